@@ -39,7 +39,7 @@ COMMANDS = {
         "Explain why instructions are fused or not, and which kernels run them.",
     ),
     "export": ("export", "Write one kernel as CUDA C, or as a file for CuPy, JAX or PyTorch."),
-    "gate": ("gate", "Fail when modules cost more than they may beside those they replace."),
+    "gate": ("gate", "Fail when a module costs more than it may beside the one it replaces."),
     "graph": ("graph", "Draw the graph of a module, or write it for Graphviz and other tools."),
     "hash": ("hash", "Print a digest of each module, equal for equal modules."),
     "help": ("topics", "Explain a topic that several commands share."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.profile_option import Measuring, profile_option
+from hloopt.dumps.content import assigned_bytes
 from hloopt.report.console import product, show_name
 from hloopt.report.stats import module_stats
 
@@ -28,7 +30,7 @@ __all__ = ["command"]
     default=10,
     show_default=True,
     type=click.IntRange(0),
-    help="How many of the largest buffers to list.",
+    help="How many of the largest buffers to list, and of those alive where most memory is needed.",
 )
 @target_options
 @profile_option
@@ -79,7 +81,8 @@ def command(
 
     def step(found: Input) -> dict[str, Any]:
         predicted = predicting if measuring is None else None
-        stats = module_stats(found.module, buffers=buffers, predictor=predicted)
+        assigned = assigned_bytes(Path(found.name))
+        stats = module_stats(found.module, buffers=buffers, predictor=predicted, xla_bytes=assigned)
         if measuring is None:
             if not as_json:
                 stats.show(product(), file=found.name, by=by, top=top)

@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 __all__ = [
+    "assigned_bytes",
     "gunzip",
     "is_fusion_log",
     "is_gzip",
@@ -30,6 +31,10 @@ _END = b"\n}"
 _LOG = re.compile(
     rb"(?:\s|#[^\n]*+\n)*+(?:fusion_steps|gpu_device_info|hlo_module_before_fusion)\s*[:{]"
 )
+
+# An allocation in the text of a buffer assignment, and what no run needs.
+_ALLOCATION = re.compile(rb"^allocation \d+: size (\d+)(?:, |:)(.*)$", re.MULTILINE)
+_NOT_OF_A_RUN = (b"thread-local", b"constant")
 
 # Fields of XLA's messages: HloProto.hlo_module, HloModuleProto.computations,
 # HloComputationProto.instructions.
@@ -134,3 +139,20 @@ def proto_counts(content: bytes) -> tuple[int, int]:
     except ProtoProblem as problem:
         raise ValueError(str(problem)) from problem
     return instructions, computations
+
+
+def assigned_bytes(stage: Path) -> int | None:
+    """The bytes of a run of the module in ``stage``: parameters, results and temporaries.
+
+    None where no ``-buffer-assignment.txt`` lies beside the text.
+    """
+    path = stage.with_name(
+        f"{stage.name.removesuffix('.gz').removesuffix('.txt')}-buffer-assignment.txt"
+    )
+    if not path.is_file():
+        return None
+    return sum(
+        int(found[1])
+        for found in _ALLOCATION.finditer(read_bytes(path))
+        if not found[2].startswith(_NOT_OF_A_RUN)
+    )

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from hloopt.analysis.liveness import peak
+from hloopt.analysis.assignment import assign_buffers
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
-from hloopt.ir import Instruction
+from hloopt.ir import Instruction, Module
 from hloopt.kernels.costs import KernelCost, kernel_costs, totals
 from hloopt.report.console import say, table
 from hloopt.report.fusion_diff import (
@@ -246,7 +246,7 @@ def _pair(
 ) -> GatedModule:
     difference = compare_kernels(one.module, other.module, predictor)
     before, after = (
-        {**figures(sums), "peak": float(peak(given.module.entry).byte_size)}
+        {**figures(sums), "peak": _memory(given.module, predictor)}
         for sums, given in zip(difference.totals, (one, other), strict=True)
     )
     verdicts = _verdicts(gates, before, after)
@@ -259,10 +259,16 @@ def _pair(
     return GatedModule(name, one.file, other.file, line, before, after, verdicts, costlier)
 
 
+def _memory(module: Module, predictor: Predictor | None) -> float:
+    """As XLA assigns it."""
+    gpu = predictor is not None and predictor.target.kind != "cpu"
+    return float(assign_buffers(module, gpu=gpu).byte_size)
+
+
 def _new(one: GivenModule, gates: Sequence[Gate], predictor: Predictor | None) -> GatedModule:
     module = one.module
     sums = totals(module, kernel_costs(module, predictor))
-    after = {**figures(sums), "peak": float(peak(module.entry).byte_size)}
+    after = {**figures(sums), "peak": _memory(module, predictor)}
     verdicts = _verdicts([gate for gate in gates if not gate.relative], {}, after)
     return GatedModule(module.name, "", one.file, _line(module.entry.root), {}, after, verdicts, {})
 

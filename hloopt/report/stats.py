@@ -9,13 +9,14 @@ from typing import Any, Final
 from rich.console import Console
 
 from hloopt.analysis.cost import Cost
-from hloopt.analysis.liveness import largest_buffers, peak
+from hloopt.analysis.liveness import largest_buffers
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.ir import Module
 from hloopt.kernels.costs import KernelCost, kernel_costs, totals
 from hloopt.report.console import TableColumn, records_table, show_name, table
+from hloopt.report.memory import MemoryUse, memory_use
 from hloopt.report.numbers import amount, byte_size
 from hloopt.report.prediction import By, prediction_json, show_prediction
 from hloopt.rewrite.source_lines import lines_text
@@ -56,7 +57,7 @@ class ModuleStats(Displayed):
 
     opcodes    how many instructions have each, the most frequent first
     cost       of the kernels of one run of the entry, loops counted as ``counted_trips`` has them
-    peak_bytes the most that is alive at once in the order of the text
+    memory     what a run needs in the order of the text, as XLA assigns it
     kernels    what runs by itself, with the times that were predicted
     predictor  what predicted them; None where no target was named
     """
@@ -66,7 +67,7 @@ class ModuleStats(Displayed):
     computations: int
     opcodes: Mapping[str, int]
     cost: Cost
-    peak_bytes: int
+    memory: MemoryUse
     buffers: tuple[LargeBuffer, ...]
     kernels: tuple[KernelCost, ...]
     predictor: Predictor | None = None
@@ -90,7 +91,8 @@ class ModuleStats(Displayed):
             "bytes_read": cost.bytes_read,
             "bytes_written": cost.bytes_written,
             "arithmetic_intensity": cost.arithmetic_intensity,
-            "peak_bytes": self.peak_bytes,
+            "peak_bytes": self.memory.byte_size,
+            "memory": self.memory.to_json(),
             "buffers": [buffer.to_json() for buffer in self.buffers],
         }
         if self.predictor is not None:
@@ -101,15 +103,26 @@ class ModuleStats(Displayed):
         """Print the tables; of a target's times the ``top`` rows by kernel, source line or opcode."""
         if self.predictor is None:
             _show_contents(self.to_json(), file, console)
+            console.print()
+            self.memory.show(console)
             return
         show_name(self.module, file, console)
         show_prediction(self.kernels, self.predictor, console, by=by, top=top)
 
 
 def module_stats(
-    module: Module, *, buffers: int = 10, predictor: Predictor | None = None
+    module: Module,
+    *,
+    buffers: int = 10,
+    predictor: Predictor | None = None,
+    gpu: bool | None = None,
+    xla_bytes: int | None = None,
 ) -> ModuleStats:
-    """Counts, work, the largest ``buffers`` and, with a ``predictor``, times."""
+    """Counts, work, memory with the largest ``buffers`` and, with a ``predictor``, times.
+
+    ``gpu`` says whether memory is a GPU's, by default whether the predictor's target is one; ``xla_bytes`` is
+    what XLA assigned itself.
+    """
     opcodes = Counter(instruction.opcode for instruction in module.instructions())
     rows = kernel_costs(module, predictor)
     return ModuleStats(
@@ -118,7 +131,14 @@ def module_stats(
         len(module.computations),
         dict(opcodes.most_common()),
         totals(module, rows).cost,
-        peak(module.entry).byte_size,
+        memory_use(
+            module,
+            gpu=gpu
+            if gpu is not None
+            else predictor is not None and predictor.target.kind != "cpu",
+            most=buffers,
+            xla_bytes=xla_bytes,
+        ),
         tuple(
             LargeBuffer(
                 entry.instruction.name,
@@ -149,7 +169,7 @@ def _show_contents(stats: dict[str, Any], file: str, console: Console) -> None:
         summary.add_row(name, str(stats[name]))
     for name in ("flops", "transcendentals"):
         summary.add_row(name, amount(stats[name]))
-    for name in ("bytes_read", "bytes_written", "peak_bytes"):
+    for name in ("bytes_read", "bytes_written"):
         summary.add_row(name.replace("_", " "), byte_size(stats[name]))
     summary.add_row("flops per byte", f"{stats['arithmetic_intensity']:.2f}")
     console.print(summary)

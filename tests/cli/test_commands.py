@@ -40,7 +40,7 @@ INVALID = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT y = f32[5] 
 
 
 READING = (
-    "check", "compare", "defuse", "diff", "explain", "hash", "kernels", "optimize", "run", "stats",
+    "check", "compare", "defuse", "diff", "explain", "gate", "hash", "kernels", "optimize", "run", "stats",
     "study",
 )  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
     assert f"hloopt {name}" in result.stdout or "| hloopt" in result.stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"completion"}))
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"completion", "lsp"}))
 def test_every_command_speaks_json(name: str, softmax: Path, tmp_path: Path) -> None:
     """One object with the schema number and the command's name."""
     reads = name in READING
@@ -71,6 +71,7 @@ def test_every_command_speaks_json(name: str, softmax: Path, tmp_path: Path) -> 
         "diff": both,
         "compare": both,
         "bisect": [str(tmp_path / "stages")],
+        "gate": [*both, "--max", "kernels<=+0"],
         "export": [str(softmax), "m", "-O0", "--as", "cuda"],
         "reduce": [str(softmax), "--check", "true", "--tests", "3"],
     }

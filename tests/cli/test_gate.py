@@ -57,7 +57,7 @@ def gated(*words: object) -> dict[str, Any]:
     ("limits", "code"),
     [
         ("kernels<=3", 0), ("kernels<=2", 6), ("kernels<=+1", 0), ("kernels<=+0", 6), ("time<=+0", 6),
-        ("time<=1ms", 0), ("flops<=+4k", 0), ("peak<=48000", 0), ("peak<=47999", 6), ("peak<=+0%", 0),
+        ("time<=1ms", 0), ("flops<=+4k", 0), ("peak<=32000", 0), ("peak<=31999", 6), ("peak<=+0%", 0),
     ],
 )  # fmt: skip
 def test_exit_codes(sides: tuple[Path, Path], limits: str, code: int) -> None:
