@@ -34,7 +34,9 @@ def copies(subject: Subject) -> Iterator[FindingCandidate]:
     copied = {
         row.instruction.operands[0].name
         for row in subject.plan.rows
-        if row.instruction.opcode == "copy" and row.instruction.operands[0].opcode == "parameter"
+        if row.instruction.opcode == "copy"
+        and row.instruction.operands[0].opcode == "parameter"
+        and any(user.opcode != "tuple" for user in row.instruction.users)
     }
     for parameter, index in pairs:
         if parameter.name in copied:
@@ -98,6 +100,7 @@ def arguments(subject: Subject) -> Iterator[FindingCandidate]:
         "argument and result are both in memory.",
         _donate(parameters),
         _Donated({parameter.parameter_number: index for parameter, index in pairs}),
+        is_late=True,
     )
 
 

@@ -10,7 +10,7 @@ __all__ = ["Finding", "FindingRemedy", "Gain", "KernelShare", "Measure", "Remedy
 
 Measure: TypeAlias = Literal["time", "memory", "compile time", "accuracy"]
 """What a change makes less of: seconds of a run, bytes at the peak, elements that XLA evaluates while it
-compiles, the relative error of the worst element."""
+compiles, elements of the results that are wrong."""
 
 RemedyWay: TypeAlias = Literal["model", "flag", "hloopt"]
 """Where a change is made: in the user's program, by a flag of XLA, by a pass or a lock file of hloopt."""
@@ -62,7 +62,7 @@ class Spent:
 class Gain:
     """What the change gave when it was made on a copy of the module, or on the part around it.
 
-    measure  what became less, from ``before`` to ``after``: seconds, bytes, elements or a relative error
+    measure  what became less, from ``before`` to ``after``: seconds, bytes or elements
     how      ``predicted`` by the cost model, ``counted`` in the module, or ``measured`` by runs on this machine
     seconds  the predicted times of a run before and after, whatever the measure
     peak     the bytes alive at once before and after

@@ -10,7 +10,16 @@ from typing import Final, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.findings import donation, folding, loops, precision, products, temporaries
+from hloopt.findings import (
+    donation,
+    folding,
+    launches,
+    loops,
+    numerics,
+    precision,
+    products,
+    temporaries,
+)
 from hloopt.findings.finding import Measure
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.spelling import nearest
@@ -52,10 +61,13 @@ KINDS: Final = tuple(
         ("thin-product", "product too thin for a matrix unit", "time", products.thin),
         ("loop-product", "product in a loop that needs no carried value", "time", loops.products),
         ("loop-kernels", "loop of small kernels", "time", loops.kernels),
+        ("small-kernels", "small kernels side by side", "time", launches.side_by_side),
         ("copy", "copy in memory", "time", donation.copies),
         ("not-donated", "argument that could hold a result", "memory", donation.arguments),
         ("f64", "f64 where f32 goes in and out", "time", precision.doubles),
         ("folded", "constants that XLA computes while it compiles", "compile time", folding.folded),
+        ("liberty", "rewrite of XLA that moves results", "accuracy", numerics.liberties),
+        ("log-sum-exp", "log(sum(exp(x))) that overflows", "accuracy", numerics.log_sums),
         ("temporary", "large array between kernels", "memory", temporaries.between),
     )
 )

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hloopt.analysis.trip_count import counted_iterations
-from hloopt.cost_models.registry import DEFAULT
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.trials import FindingCandidate, Subject
+from hloopt.fusion.advice import Advice
 from hloopt.fusion.loop_fusion import LoopFusion
+from hloopt.fusion.user_rules import rule_of
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.kernels import is_kernel
+from hloopt.ir.build import clone_module
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.rewrite.site import is_replaceable
 from hloopt.targets import Target
@@ -28,10 +29,15 @@ def kernels(subject: Subject) -> Iterator[FindingCandidate]:
     target = subject.planner.predictor.target
     if not target.has_threads:
         return
-    for loop in _loops(subject.module):
+    loops = list(_loops(subject.module))
+    if not loops:
+        return
+    fused = clone_module(subject.module)
+    _fuse(fused, target, frozenset(one.name for one in loops))
+    for loop in loops:
         trips = counted_iterations(loop)
-        launches = sum(map(is_kernel, loop.body))
-        if trips.count < _FEW or not launches:
+        home = fused.computations.get(loop.home.name)
+        if trips.count < _FEW or home is None or loop.name in home.by_name:
             continue
         yield FindingCandidate(
             (loop,),
@@ -71,9 +77,18 @@ class _Fused:
         self.target = target
 
     def __call__(self, module: Module, places: Sequence[Instruction]) -> bool:
-        """Whether any loop became a kernel."""
-        plan = LoopFusion(cost_model=DEFAULT).fuse(module, PassLog(), self.target)
-        return bool(plan.steps)
+        """Whether a loop became a kernel."""
+        return _fuse(module, self.target, frozenset(one.name for one in places))
+
+
+def _fuse(module: Module, target: Target, names: frozenset[str]) -> bool:
+    """Make kernels of the loops of these names, where loop fusion finds that faster."""
+
+    def only(producer: Instruction, consumer: Instruction) -> bool | None:
+        return None if producer.name in names else False
+
+    log = PassLog(advice=Advice((rule_of(only),)))
+    return bool(LoopFusion().fuse(module, log, target).steps)
 
 
 def products(subject: Subject) -> Iterator[FindingCandidate]:

@@ -66,6 +66,8 @@ def cut_out(sites: Sequence[Instruction], most: int) -> ModulePart:
 
 def _members(sites: Sequence[Instruction], most: int) -> set[Instruction]:
     members = dict.fromkeys(sites)
+    for site in sites:  # how often a loop runs is seen in its first state
+        members.update((one, None) for one in site.operands if one.opcode == "tuple")
     pending = deque(sites)
     while pending:
         here = pending.popleft()

@@ -125,4 +125,8 @@ class Planner:
             advice = Advice((LockAdviser(Decisions("why", pairs=rows), histories),), histories)
         provenance = Provenance(advice.histories)
         self.pipeline.run(copy, controls=Controls(advice=advice), watchers=(provenance,))
-        return ProgramPlan(copy, tuple(kernel_costs(copy, self.predictor)), provenance)
+        return self.priced(copy, provenance)
+
+    def priced(self, planned: Module, provenance: Provenance) -> ProgramPlan:
+        """The plan that a module is, after the compiler's passes."""
+        return ProgramPlan(planned, tuple(kernel_costs(planned, self.predictor)), provenance)

@@ -23,6 +23,8 @@ def between(subject: Subject) -> Iterator[FindingCandidate]:
     """Arrays between kernels that take a part of the peak, the largest first."""
     if not subject.plan.provenance.history.plans:
         return  # nothing was to be fused: no decision to explain
+    if not subject.is_small:
+        return  # its fusion would have to be decided anew for each of them
     least = subject.plan.peak.byte_size * _SHARE
     for row in kept_arrays(subject.plan.explanation)[:_MOST]:
         site = _given(subject, row.node)

@@ -51,6 +51,7 @@ class FindingCandidate:
     tolerance what the results may differ by, where the change itself rounds more coarsely
     counted   of compile time and accuracy: the figure, counted in the module before and after
     wanted    pairs of instructions that fusion is to put into one kernel, besides the change
+    is_late   whether the change is made in the plan, without ``sites``, which it does not have
     """
 
     sites: tuple[Instruction, ...]
@@ -61,6 +62,7 @@ class FindingCandidate:
     tolerance: Tolerance = FREE
     counted: CountedFigure | None = None
     wanted: tuple[tuple[str, str], ...] = ()
+    is_late: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Subject:
 
         In a large module the first is tried, in the part around it, and counts as often as all of them run.
         """
-        if self.is_small:
+        if self.is_small or group[0].is_late:
             trial = _Trial(group, measure, self.module, self.plan, 1)
             return self._compared(trial)
         first = group[0]
@@ -114,15 +116,20 @@ class Subject:
         return self._compared(_Trial((moved,), measure, part.module, before, times))
 
     def _compared(self, trial: _Trial) -> Tried | None:
-        changed = trial.changed()
+        before, is_late = trial.plan, trial.group[0].is_late
+        given = before.module if is_late else trial.module
+        changed = trial.changed(given)
         if changed is None:
             return None
-        before, after = trial.plan, self.planner.plan(changed, trial.wanted)
+        if is_late:
+            after = self.planner.priced(changed, before.provenance)
+        else:
+            after = self.planner.plan(changed, trial.wanted)
         figures = trial.figures(changed, after)
         if not _gains(trial.measure, *figures):
             return None
         first, times = trial.group[0], trial.times
-        verdict, reason = _verdict(trial.module, changed, before, first.tolerance)
+        verdict, reason = _verdict(given, changed, before, first.tolerance)
         if verdict == "differ":
             return None
         gain = Gain(
@@ -161,11 +168,13 @@ class _Trial:
     plan: ProgramPlan
     times: int
 
-    def changed(self) -> Module | None:
-        """A copy with those of the changes that can be made; None without any."""
-        copy = clone_module(self.module)
+    def changed(self, module: Module) -> Module | None:
+        """A copy of the module with those of the changes that can be made; None without any."""
+        copy = clone_module(module)
         found = [
             [copy.computations[one.home.name].by_name[one.name] for one in entry.sites]
+            if not entry.is_late
+            else []
             for entry in self.group
         ]
         made = False
@@ -193,7 +202,7 @@ class _Trial:
 
 def _gains(measure: Measure, before: float, after: float) -> bool:
     """Whether a change is worth a paragraph: 2 % of what it is about, and not within the model's rounding."""
-    least = 0.5e-6 if measure == "time" else 0.0
+    least = {"time": 0.5e-6, "memory": float(1 << 19)}.get(measure, 0.0)
     return before - after > max(0.02 * before, least)
 
 

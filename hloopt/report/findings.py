@@ -116,7 +116,7 @@ def _figure(measure: str, value: float) -> str:
         return seconds(value)
     if measure == "memory":
         return byte_size(round(value))
-    return f"{amount(round(value))} elements" if measure == "compile time" else f"{value:.2g}"
+    return f"{amount(round(value))} elements"
 
 
 def _nothing(found: Findings) -> str:

@@ -1,0 +1,228 @@
+"""Numbers that come out otherwise than the ops say, or overflow where they need not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from hloopt.analysis.cost import module_cost
+from hloopt.errors import HlooptError
+from hloopt.findings.finding import FindingRemedy
+from hloopt.findings.trials import FindingCandidate, Subject
+from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir.build import clone_module
+from hloopt.ops.traits import CONSTRAINTS, MOVING
+from hloopt.pipelines import parse_pipeline
+from hloopt.prover.compare import compare_modules
+from hloopt.prover.executor import Executor
+from hloopt.prover.trials import Trial, TrialInputs, TrialOptions, made
+from hloopt.rewrite import Controls
+from hloopt.rewrite.regions import combiner_computation, named_combiner
+from hloopt.rewrite.site import Site
+from hloopt.runtime.tolerance import FREE, Tolerance
+
+__all__ = ["liberties", "log_sums"]
+
+_FAST: Final = "simplify{fast_math=true}"
+_PAIR: Final = "convert(convert(A)) => A"
+_FLOPS: Final = 2e7
+"""The most that a module may compute for its results to be counted on every class of inputs."""
+_LARGE: Final = 100.0
+_SAME: Final = MOVING | CONSTRAINTS
+"""Ops whose elements are those of the operand: JAX keeps gradients and infinities away from a maximum."""
+_ANY: Final = Tolerance(rtol=1e-6)
+"""Of conversions that are dropped every move counts: that of a whole rounding is what it is about."""
+
+
+def liberties(subject: Subject) -> Iterator[FindingCandidate]:
+    """Rewrites of XLA that hold for real numbers, not for floats: elements that come out otherwise."""
+    if not subject.is_small or module_cost(subject.module).flops > _FLOPS:
+        return
+    for site, rule in _rewritten(subject.module).items():
+        if rule == _PAIR:
+            narrow = site.operands[0].array.dtype
+            part = float(ml_dtypes.finfo(narrow.numpy).eps) / 2  # type: ignore[no-untyped-call]
+            why = (
+                f"XLA drops the rounding of %{site.name} to {narrow.name} ({_PAIR}), which moves an element by "
+                f"up to {part:.1%}, as it may keep more precision than the program asks for"
+            )
+            ways = (
+                FindingRemedy("flag", "--xla_allow_excess_precision=false"),
+                FindingRemedy("model", "jax.lax.reduce_precision where the rounding is meant"),
+            )
+        else:
+            why = (
+                f"XLA's algebraic simplifier rewrites %{site.name}: {rule}, which holds for real numbers "
+                "and not for floats that overflow or are rounded in between"
+            )
+            ways = (
+                FindingRemedy("model", "jax.lax.optimization_barrier between the two ops"),
+                FindingRemedy("flag", "--xla_disable_hlo_passes=algsimp"),
+            )
+        yield FindingCandidate(
+            (site,),
+            f"{why}; counted are elements that differ from those of the ops as written, by more than "
+            "rounding, on random inputs and special values.",
+            ways,
+            _Held(rule),
+            (site.operands[0],),
+            counted=partial(_moved, tolerance=_ANY if rule == _PAIR else FREE),
+        )
+
+
+@cache
+def _fast_rules() -> frozenset[str]:
+    (instance,) = parse_pipeline(_FAST).passes()
+    return frozenset(rule for rule, needs in instance.rules.items() if needs)
+
+
+def _rewritten(module: Module) -> dict[Instruction, str]:
+    """What XLA rewrites beyond rounding, by its own default, with the rule."""
+    found = {one: _PAIR for one in module.instructions() if _is_pair(one)}
+    report = parse_pipeline(_FAST).run(clone_module(module), controls=Controls(remarks=True))
+    for logged in report.remarks():
+        remark = logged.remark
+        home = module.computations.get(remark.computation)
+        site = None if home is None else home.by_name.get(remark.instruction)
+        if remark.kind == "passed" and remark.rule in _fast_rules() and site is not None:
+            found.setdefault(site, remark.rule)
+    return {one: rule for one, rule in found.items() if one.operands}
+
+
+def _is_pair(instruction: Instruction) -> bool:
+    """A conversion to a narrower float and back."""
+    if instruction.opcode != "convert" or instruction.operands[0].opcode != "convert":
+        return False
+    inner = instruction.operands[0]
+    wide, narrow, source = (one.array.dtype for one in (instruction, inner, inner.operands[0]))
+    return wide is source and wide.is_float and narrow.is_float and narrow.bits < wide.bits
+
+
+def _moved(module: Module, tolerance: Tolerance) -> float:
+    """Elements of the results that XLA's liberties move by more than rounding, on the inputs that show most."""
+    fast = clone_module(module)
+    for pair in [one for one in fast.instructions() if _is_pair(one)]:
+        edit.replace_instruction(pair, pair.operands[0].operands[0])
+    parse_pipeline(_FAST).run(fast)
+    most = 0
+    for special in ((), ("largest",), ("cancelling",)):
+        options = TrialOptions(trials=1, special=special)
+        try:
+            found = compare_modules(
+                module, fast, trials=options, executor=Executor("cpu"), tolerance=tolerance
+            )
+        except HlooptError:  # a class that no input can be of
+            continue
+        most = max(most, sum(one.mismatches for one in found.trials[-1].results))
+    return float(most)
+
+
+class _Held:
+    """The change: a barrier that the rewrite of a rule does not see through."""
+
+    def __init__(self, rule: str) -> None:
+        self.rule = rule
+
+    def __call__(self, module: Module, places: Sequence[Instruction]) -> bool:
+        """Whether there is something to hold back."""
+        for site in places:
+            operand = site.operands[0]
+            held = build.make(site, "opt-barrier", (operand,), {}, shape=operand.shape)
+            edit.replace_operand(site, operand, held)
+        return True
+
+
+def log_sums(subject: Subject) -> Iterator[FindingCandidate]:
+    """log(sum(exp(x))) without the maximum taken off before: it overflows from 89 on in f32."""
+    if not subject.is_small or module_cost(subject.module).flops > _FLOPS:
+        return
+    for log in subject.module.instructions():
+        found = _log_sum(log)
+        if found is None:
+            continue
+        total, power = found
+        yield FindingCandidate(
+            (log, total, power),
+            f"%{power.name} is infinite where an element of %{power.operands[0].name} is above 88 (f32), and "
+            f"so is %{log.name}, though log(sum(exp(x))) itself is near the largest x; counted are results "
+            f"that are not finite on inputs {_LARGE:g} times as large as usual.",
+            (
+                FindingRemedy(
+                    "model", "jax.nn.logsumexp, or log_softmax: they take the maximum off first"
+                ),
+            ),
+            _shifted,
+            (power,),
+            counted=_not_finite,
+        )
+
+
+def _log_sum(log: Instruction) -> tuple[Instruction, Instruction] | None:
+    if log.opcode != "log" or log.operands[0].opcode != "reduce":
+        return None
+    total = log.operands[0]
+    if len(total.operands) != 2 or named_combiner(total.to_apply) != "add":
+        return None
+    power = total.operands[0]
+    if power.opcode != "exponential" or _is_shifted(power.operands[0]):
+        return None
+    return total, power
+
+
+def _is_shifted(given: Instruction) -> bool:
+    """Whether something that was reduced is taken off already."""
+    if given.opcode != "subtract":
+        return False
+    taken = given.operands[1]
+    while taken.operands and (taken.opcode == "select" or taken.opcode in _SAME):
+        taken = taken.operands[taken.opcode == "select"]
+    return taken.opcode == "reduce"
+
+
+def _shifted(module: Module, places: Sequence[Instruction]) -> bool:
+    """Take the maximum off before, and add it behind."""
+    for log in [one for one in places if one.opcode == "log"]:
+        found = _log_sum(log)
+        if found is None:
+            return False
+        total, power = found
+        given = power.operands[0]
+        dtype, dims = given.array.dtype.name, total.dimensions
+        kept = tuple(dim for dim in range(given.array.rank) if dim not in dims)
+        site = Site(log)
+        lowest = site.scalar(dtype, -np.inf)
+        region = combiner_computation(module, "maximum", dtype)
+        largest = site.make(
+            "reduce", given, lowest, shape=total.shape, dimensions=dims, to_apply=region
+        )
+        taken = site.make("broadcast", largest, shape=given.shape, dimensions=kept)
+        small = site.make("subtract", given, taken)
+        again = site.make("exponential", small)
+        summed = site.make(
+            "reduce",
+            again,
+            total.operands[1],
+            shape=total.shape,
+            dimensions=dims,
+            to_apply=total.to_apply,
+        )
+        site.replace(site.make("add", site.make("log", summed), largest))
+    return True
+
+
+def _not_finite(module: Module) -> float:
+    """Results that are not finite on random inputs made large."""
+    plain = made(module, Trial(), 1, 1)
+    large = [
+        array * array.dtype.type(_LARGE) if array.dtype.kind == "f" else array
+        for array in plain.arrays[0]
+    ]
+    with np.errstate(all="ignore"):
+        run = Executor("cpu").run(module, TrialInputs([large]))
+    return float(
+        sum(int((~np.isfinite(one)).sum()) for one in run.results[0] if one.dtype.kind == "f")
+    )
