@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.backends.native.codegen import step_text as native_text
@@ -16,6 +17,10 @@ from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.run import read_task
 from hloopt.driver.selecting import Selecting, selecting
+from hloopt.driver.whatif import WhatIf
+from hloopt.dumps import parse_name, read_dump
+from hloopt.errors import HlooptError
+from hloopt.findings import Planner, chosen_kinds, find
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
 from hloopt.ir import Module, build
@@ -24,10 +29,10 @@ from hloopt.pages import content
 from hloopt.pages.page import page_html
 from hloopt.pages.pass_diffs import PassDiffs
 from hloopt.pages.unfolding import spent_by
+from hloopt.reading import read_file
+from hloopt.report.fusion_diff import compare_kernels
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hloopt.cost_models.predictor import Predictor
     from hloopt.kernels.selection import Choice
     from hloopt.pipelines import Given
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["ModulePage", "page", "page_of"]
 
 _MOST_LOST: Final = 200
+_MOST_SEARCHED: Final = 5_000
+"""Instructions of a module up to which changes that would help are tried: hloopt why takes larger ones."""
 _MOST_SOURCES: Final = 400
 _MOST_CODE: Final = 6 << 20
 """Characters of the code of kernels that a page holds; those that cost most come first."""
@@ -79,6 +86,8 @@ def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> 
     """As ``page``, of a module that the passes change in place; ``name`` is its file's."""
     predictor = selection.predictor()
     given = _figures(module, kernel_costs(module, predictor))
+    what_if = WhatIf(build.clone_module(module), chosen, predictor)
+    findings = _findings(what_if) if module.instruction_count() <= _MOST_SEARCHED else None
     advice = chosen.controls.advice
     assert isinstance(advice, Advice), "there always is one"
     provenance, diffs = Provenance(advice.histories), PassDiffs()
@@ -91,21 +100,18 @@ def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> 
         notes = [*notes, *more]
     costs = kernel_costs(ready, predictor)
     numbers = content.PageNumbers(ready)
-    spent = spent_by(ready, costs)
-    parts: dict[str, Any] = {
-        "instructions": content.instructions(ready, numbers, spent),
-        "kernels": content.kernels(
-            costs, {(row.computation, row.instruction): row for row in rows}, numbers
-        ),
-        "source": content.source_lines(costs, numbers),
-        "graph": content.graph_views(ready, numbers, spent),
-        "decisions": content.decisions(provenance.history.plans, lost, numbers),
-        "passes": {"runs": diffs.runs},
-        "memory": content.memory(ready, numbers),
-    }
+    parts = _parts(ready, costs, rows, numbers)
+    parts["decisions"] = content.decisions(provenance.history.plans, lost, numbers)
+    parts["passes"] = {"runs": diffs.runs}
+    if what_if.possible:
+        parts["whatif"] = what_if.rows(lost, provenance)
     if rows:
         shown = ModuleKernels(ready, selection.instance, rows, predictor)
         parts["code"] = _code(shown, costs, numbers)
+    try:
+        parts |= _beside_xla(name, ready, predictor)
+    except HlooptError as error:
+        notes = [*notes, f"XLA's plan cannot be read: {error}"]
     overview = {
         **_about(module, name, chosen, predictor),
         "given": given,
@@ -113,9 +119,55 @@ def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> 
         "seconds": sum(row.seconds for row in costs),
         "bounds": _bounds(costs),
         "language": "C++" if selection.is_native else "CUDA C",
+        "findings": findings,
         "notes": list(dict.fromkeys(notes)),
     }
     return ModulePage(overview, parts)
+
+
+def _findings(what_if: WhatIf) -> list[dict[str, Any]]:
+    """What would help, as JSON values: changes that were made, compared and priced after the same passes."""
+    chosen = what_if.chosen
+    planner = Planner(chosen.pipeline, what_if.predictor)
+    found = find(what_if.given, planner, chosen.label, chosen_kinds(()))
+    return [one.to_json() for one in found.rows]
+
+
+def _parts(
+    ready: Module,
+    costs: Sequence[KernelCost],
+    rows: Iterable[Choice],
+    numbers: content.PageNumbers,
+) -> dict[str, Any]:
+    """What the module that is ready shows by itself."""
+    spent = spent_by(ready, costs)
+    choices = {(row.computation, row.instruction): row for row in rows}
+    return {
+        "instructions": content.instructions(ready, numbers, spent),
+        "kernels": content.kernels(costs, choices, numbers),
+        "source": content.source_lines(costs, numbers),
+        "graph": content.graph_views(ready, numbers, spent),
+        "memory": content.memory(ready, numbers),
+    }
+
+
+def _beside_xla(name: str, ready: Module, predictor: Predictor) -> dict[str, Any]:
+    """For a module of a dump XLA's own plan beside ours, where the dump has it.
+
+    Raises ``HlooptError`` for one that cannot be read.
+    """
+    path = Path(name)
+    if not parse_name(path.name).kind or not path.is_file():
+        return {}
+    for module in read_dump(path.parent).modules:
+        after = [stage for stage in module.stages if stage.kind == "after"]
+        mine = [stage for stage in module.stages if path in {file.path for file in stage.files}]
+        if after and mine and mine != after:
+            plan = read_file(*after[0].paths()).module
+            return {
+                "xla": content.beside_xla(compare_kernels(plan, ready, predictor), after[0].label)
+            }
+    return {}
 
 
 def _about(module: Module, name: str, chosen: Chosen, predictor: Predictor) -> dict[str, Any]:

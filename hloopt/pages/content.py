@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from hloopt.fusion.explained import Lost
     from hloopt.fusion.history import FusionPlan
     from hloopt.kernels.selection import Choice
+    from hloopt.report.fusion_diff import FusionDifference
 
 __all__ = [
     "PageNumbers",
+    "beside_xla",
     "decisions",
     "graph_views",
     "instructions",
@@ -227,6 +229,40 @@ def memory(module: Module, numbers: PageNumbers) -> dict[str, Any]:
             for buffer in found.buffers[:_MOST_ALIVE]
         ],
         "others": len(found.buffers[_MOST_ALIVE:]),
+    }
+
+
+def beside_xla(found: FusionDifference, stage: str) -> dict[str, Any]:
+    """XLA's plan (``before``) beside ours, by groups of kernels that compute the same; seconds of all runs."""
+    costs = [{row.instruction: row.seconds for row in rows} for rows in (found.before, found.after)]
+
+    def named(side: int, kernels: Iterable[Instruction]) -> list[dict[str, Any]]:
+        return [
+            {"name": one.name, "key": f"{one.home.name}/{one.name}", "seconds": costs[side][one]}
+            for one in kernels
+        ]
+
+    groups = [
+        {
+            "status": group.status,
+            "before": named(0, group.before),
+            "after": named(1, group.after),
+            "change": sum(costs[1][one] for one in group.after)
+            - sum(costs[0][one] for one in group.before),
+        }
+        for group in found.groups
+    ]
+    return {
+        "stage": stage,
+        "totals": {
+            side: {
+                "seconds": sums.seconds or 0.0,
+                "kernels": sums.kernels,
+                "bytes": sums.cost.bytes_accessed,
+            }
+            for side, sums in zip(("before", "after"), found.totals, strict=True)
+        },
+        "groups": sorted(groups, key=lambda group: -abs(group["change"])),
     }
 
 

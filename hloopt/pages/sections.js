@@ -45,7 +45,7 @@ async function overviewSection() {
       figure(bytesText(counts.peak), "alive at most", ""),
       figure(counts.instructions.toLocaleString("en"), "instructions", `${given.instructions.toLocaleString("en")} as given`)),
     seconds ? h("section", {}, h("h3", {}, "What the time is bound by"), spent) : "",
-    overview.findings ? findings(overview.findings) : "",
+    overview.findings ? findings(overview.findings) : note("hloopt why looks for changes that would help in a module of this size."),
     h("h3", {}, "What costs most"),
     table(kernelColumns(seconds), rows.slice(0, 10), { open: (row) => inspect(row.at), empty: "no kernel runs" }),
     rows.length > 10 ? h("p", {}, h("a", { href: "#kernels" }, `all ${plural(rows.length, "kernel")}`)) : "",
@@ -53,7 +53,13 @@ async function overviewSection() {
 }
 
 function findings(rows) {
-  return h("section", {}, h("h3", {}, "What would help"), rows.length ? h("ol", { class: "cards" }, rows.map((row) => h("li", {}, h("b", {}, row.title), h("p", {}, row.text), row.gain ? h("small", {}, row.gain) : "", h("p", {}, row.instructions.map((one) => [h("a", { href: hashOf("i", one) }, one.split("/").pop()), " "]))))) : note("No change that hloopt tried gains anything."));
+  const gained = ({ gain }) => {
+    const text = { time: timeText, memory: bytesText, "compile time": countText }[gain.measure] ?? ((value) => value.toPrecision(2));
+    return `${gain.measure}: ${text(gain.before)} → ${text(gain.after)}${gain.part ? ` for the part around it, ${plural(gain.part, "instruction")}` : ""}, ${gain.how}; results: ${gain.verdict}`;
+  };
+  const card = (row) => h("li", {}, h("b", {}, row.title), " ", named(row.computation, row.instruction), row.others.length ? ` and ${row.others.length} more ` : " ", row.lines.slice(0, 2).flatMap((one) => [lineLink(one), " "]),
+    h("p", {}, row.why), h("ul", {}, row.remedies.map((one) => h("li", {}, h("small", {}, `${{ model: "in the program", flag: "by a flag of XLA", hloopt: "by hloopt" }[one.way]}: `), one.text))), h("small", {}, gained(row)));
+  return h("section", {}, h("h3", {}, "What would help"), rows.length ? h("ol", { class: "cards" }, rows.map(card)) : note("No change that hloopt tried gains anything."));
 }
 
 async function sourceSection(wanted) {

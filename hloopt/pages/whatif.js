@@ -19,7 +19,8 @@ async function whatifSection() {
     { head: "change", kind: "num", cell: (row) => h("b", { class: change(row) < 0 ? "better" : change(row) > 0 ? "worse" : "" }, change(row) ? timeText(change(row)) : row.made ? "none" : "not possible"), sort: (row) => -change(row) },
   ];
   const rows = h("div", {}, table(columns, found.rows, { empty: "No pair was tried." }));
-  return h("div", {}, h("p", {}, `The plan takes ${timeText(found.seconds)}. Each row is the whole plan again, with one pair decided otherwise.`),
+  if (!found.rows.length && !overview.live) return note(found.left ? `${plural(found.left, "pair")} could be decided otherwise: hloopt report --serve prices any of them; this module is too large to do so beforehand.` : "No pair of instructions is fused or refused by a price.");
+  return h("div", {}, h("p", {}, `After the passes the module takes ${timeText(found.seconds)}, before it is made ready for a device. Each row is all of it again, with one pair decided otherwise.`),
     found.left ? note(`${plural(found.left, "pair")} more: hloopt report --serve prices any of them.`) : "", overview.live ? ask(found, rows, columns) : "", rows, lock);
 }
 

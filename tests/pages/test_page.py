@@ -144,6 +144,49 @@ def test_decisions_have_both_prices(made: Any) -> None:
     )
 
 
+def test_alternatives_are_what_their_lock_files_give(made: Any, tmp_path: Path) -> None:
+    """Parting what was fused costs what the lock file of the row costs; the rows say what changes."""
+    found = made.parts["whatif"]
+    file, lock = tmp_path / "m.hlo", tmp_path / "mine.toml"
+    file.write_text(PROGRAM)
+    assert {row["fuse"] for row in found["rows"]} == {False}
+    assert any(row["made"] for row in found["rows"])
+    for row in found["rows"]:
+        lock.write_text(found["head"] + row["lock"])
+        better = invoke("optimize", str(file), "--lock", str(lock)).stdout
+        stats = json.loads(invoke("stats", "-", "--target", "h200", "--json", stdin=better).stdout)[
+            "modules"
+        ][0]
+        assert row["seconds"] == pytest.approx(stats["prediction"]["seconds"])
+        assert row["kernels"] == stats["kernels"]
+        assert row["made"] == (row["seconds"] != pytest.approx(found["seconds"]))
+
+
+def test_of_a_dump_xla_s_plan_stands_beside(samples: Path) -> None:
+    """With the figures of hloopt stats of what XLA made; of a file that is no dump there is none."""
+    folder = samples / "dump"
+    made = hloopt.page(folder / "module_0002.jit_normalize.before_optimizations.txt")
+    after = folder / "module_0002.jit_normalize.cpu_after_optimizations.txt"
+    stats = json.loads(invoke("stats", str(after), "--target", "h200", "--json").stdout)["modules"][
+        0
+    ]
+    found = made.parts["xla"]
+    assert found["totals"]["before"]["seconds"] == pytest.approx(stats["prediction"]["seconds"])
+    assert found["totals"]["after"]["kernels"] == made.overview["counts"]["kernels"]
+    ours = [row["key"] for group in found["groups"] for row in group["after"]]
+    names = made.parts["instructions"]
+    assert {key.split("/")[1] for key in ours} <= set(names["names"])
+    assert "xla" not in hloopt.page(after).parts
+
+
+def test_what_would_help_is_on_the_first_view() -> None:
+    """The findings of hloopt why, after the same passes."""
+    text = PROGRAM.replace("64,128", "64,4").replace("128,32", "4,32")
+    (finding,) = hloopt.page(hloopt.parse(text)).overview["findings"]
+    assert finding["instruction"] == "d"
+    assert finding["gain"]["after"] < finding["gain"]["before"]
+
+
 def test_a_target_without_kernels_has_a_page() -> None:
     """Times are predicted, and there is no code."""
     made = hloopt.page(hloopt.parse(PROGRAM), target="mi300x")

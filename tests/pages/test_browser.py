@@ -1,0 +1,179 @@
+"""The page in a browser: Chromium without a window, driven by Playwright; skipped where one of them is missing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hloopt
+from tests.pages.test_page import EVIL, PROGRAM
+
+api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+SECTIONS = [
+    "overview",
+    "source",
+    "graph",
+    "kernels",
+    "decisions",
+    "whatif",
+    "passes",
+    "memory",
+    "roofline",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests."""
+    with api.sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> str:
+    """A page about a sample."""
+    path = tmp_path_factory.mktemp("page") / "p.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hloopt.driver.page._MOST_SEARCHED", 0)  # trials take seconds
+        patch.setattr("hloopt.driver.whatif._MOST", 2)
+        path.write_text(hloopt.page(samples / "kalman_scan.hlo").to_html())
+    return path.as_uri()
+
+
+def opened(
+    browser: Any, address: str, width: int = 1280, theme: str = "light"
+) -> tuple[Any, list[str]]:
+    """The page, and a list to which what goes wrong is appended."""
+    page = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=theme
+    ).new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on(
+        "request",
+        lambda asked: (
+            wrong.append(asked.url) if not asked.url.startswith(("file:", "blob:")) else None
+        ),
+    )
+    page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+    page.goto(address)
+    page.wait_for_selector("main h2")
+    return page, wrong
+
+
+@pytest.mark.parametrize(
+    ("width", "theme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")]
+)
+def test_every_section_is_shown(browser: Any, address: str, width: int, theme: str) -> None:
+    """Nothing fails, nothing is loaded, nothing is wider than the window."""
+    page, wrong = opened(browser, address, width, theme)
+    for section in SECTIONS:
+        page.evaluate("name => { location.hash = name; }", section)
+        page.wait_for_function(
+            "name => document.querySelector(`#sections [aria-current]`)?.hash === `#${name}`",
+            arg=section,
+        )
+        page.wait_for_function("document.querySelector('main').innerText.length > 30")
+        assert page.locator(".problem").count() == 0, section
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), section
+    assert wrong == []
+    page.context.close()
+
+
+def test_an_instruction_has_an_address(browser: Any, address: str) -> None:
+    """With its HLO and its code; its graph is a step away, and Escape closes it."""
+    made, wrong = opened(browser, f"{address}#kernels")
+    made.locator("tbody tr").first.click()
+    made.wait_for_selector("#panel:not([hidden])")
+    name = made.locator("#panel h3").inner_text()
+    assert made.url.endswith(f"%2F{name}")
+    made.wait_for_function("document.querySelector('#panel').innerText.includes('__global__')")
+    assert f"%{name} =" in made.locator("#panel pre").first.inner_text()
+    again, _ = opened(browser, made.url)
+    again.wait_for_selector("#panel:not([hidden])")
+    assert again.locator("#panel h3").inner_text() == name
+    again.get_by_role("button", name="show in the graph").click()
+    again.wait_for_selector(".stage .marked")
+    assert again.locator(".marked").get_attribute("data-key") == name
+    again.keyboard.press("Escape")
+    assert again.locator("#panel").is_hidden()
+    assert wrong == []
+
+
+def test_search_and_keys(browser: Any, address: str) -> None:
+    """A slash searches, the costliest come first, Enter opens; digits are sections, j goes down rows."""
+    page, wrong = opened(browser, address)
+    page.keyboard.press("/")
+    page.keyboard.type("while")
+    page.wait_for_selector("#hits a")
+    assert page.locator("#hits a b").first.inner_text() == "while.8"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#panel:not([hidden])")
+    assert page.locator("#panel h3").inner_text() == "while.8"
+    page.keyboard.press("Escape")
+    page.keyboard.press("4")
+    page.wait_for_selector("main tbody tr")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert (
+        page.evaluate(
+            "[...document.querySelectorAll('main tbody tr')].indexOf(document.activeElement)"
+        )
+        == 1
+    )
+    page.keyboard.press("t")
+    assert page.locator("#theme").inner_text() == "theme: light"
+    page.goto(f"{address}#i/nothing")
+    page.wait_for_selector(".problem")
+    assert "No instruction is called nothing" in page.locator(".problem").inner_text()
+    assert wrong == []
+
+
+def test_a_chosen_pair_is_a_lock_file(browser: Any, address: str) -> None:
+    """What is marked stands in a text to copy."""
+    page, wrong = opened(browser, f"{address}#whatif")
+    page.locator("tbody input").first.check()
+    text = page.locator("main pre").inner_text()
+    assert text.startswith("# What is fused")
+    assert "[[nofuse]]" in text or "[[fuse]]" in text
+    assert wrong == []
+
+
+def test_boxes_of_the_graph_open(browser: Any, address: str) -> None:
+    """A loop's box opens its body, and the path leads back."""
+    page, wrong = opened(browser, f"{address}#graph")
+    page.locator('.stage g[data-key="while.8"]').dblclick()
+    page.wait_for_function("document.querySelectorAll('.crumbs a').length === 1")
+    body = page.locator(".crumbs b").inner_text()
+    assert page.url.endswith(f"#graph/{body}")
+    before = page.locator(".stage svg").get_attribute("viewBox")
+    page.get_by_role("button", name="+", exact=True).click()
+    assert page.locator(".stage svg").get_attribute("viewBox") != before
+    page.locator(".crumbs a").click()
+    page.wait_for_function("document.querySelectorAll('.crumbs a').length === 0")
+    assert wrong == []
+
+
+def test_names_of_the_module_run_nothing(browser: Any, tmp_path: Path) -> None:
+    """Names that are HTML are shown as they are."""
+    path = tmp_path / "p.html"
+    path.write_text(hloopt.page(hloopt.parse(PROGRAM)).to_html())
+    page, wrong = opened(browser, f"{path.as_uri()}#source")
+    page.wait_for_function("document.querySelector('main').innerText.includes('onerror')")
+    assert EVIL in page.locator("main").inner_text()
+    for section in SECTIONS:
+        page.evaluate("name => { location.hash = name; }", section)
+        page.wait_for_timeout(50)
+    assert page.locator("img").count() == 0
+    assert wrong == []
