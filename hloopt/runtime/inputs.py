@@ -27,7 +27,17 @@ from hloopt.ir import Instruction, Module
 from hloopt.runtime.roles import roles
 from hloopt.runtime.sharing import data_keys, is_about_whole_arrays
 from hloopt.spelling import first_of
-from hloopt.types import UNBOUNDED, Array, ArrayShape, DType, Shape, TupleShape, leaves, of_numpy
+from hloopt.types import (
+    UNBOUNDED,
+    Array,
+    ArrayShape,
+    DType,
+    Shape,
+    TupleShape,
+    in_numpy,
+    leaves,
+    of_numpy,
+)
 
 __all__ = [
     "generate",
@@ -285,9 +295,9 @@ def npz(arrays: Mapping[str, Array]) -> bytes:
 
 
 def _npz_array(array: Array) -> Array:
-    kind = of_numpy(array.dtype)
-    if kind.numpy.isbuiltin == 1:  # the array's own type may be a copy, from another process
+    if in_numpy(array.dtype):
         return array
+    kind = of_numpy(array.dtype)
     if kind.is_integer:
         return array.astype(np.int8 if kind.kind == "signed" else np.uint8)
     return array.view(f"u{array.dtype.itemsize}")

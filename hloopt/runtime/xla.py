@@ -22,7 +22,7 @@ from hloopt.errors import DeviceError, EvaluationError, UnsupportedError
 from hloopt.extras import XLA_PYTHON, jaxlib_python
 from hloopt.interpret.values import from_storage
 from hloopt.ir import Module
-from hloopt.types import Array, ArrayShape, leaves
+from hloopt.types import Array, ArrayShape, in_numpy, leaves
 
 __all__ = ["XLA_SECONDS", "XlaRun", "XlaServer", "run_xla", "xla_python"]
 
@@ -203,7 +203,7 @@ def _run_child(command: list[str], name: str, seconds: float, flags: str) -> dic
 
 def _stored(array: Array) -> Array:
     """Arrays of types that NumPy lacks as unsigned views; the child has their types from the module."""
-    if array.dtype.kind != "V" and array.dtype.isbuiltin == 1:
+    if in_numpy(array.dtype):
         return array
     return array.view(f"u{array.dtype.itemsize}")
 

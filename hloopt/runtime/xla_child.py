@@ -24,7 +24,10 @@ def typed(array: Any, shape: Any) -> Any:
 
 def stored(array: Any) -> Any:
     """The inverse of ``typed``, for results."""
-    plain = array.dtype.kind != "V" and array.dtype.isbuiltin == 1
+    import numpy as np
+
+    # Arrays from other processes bring copies of their types, which NumPy does not call built in.
+    plain = array.dtype.kind != "V" and np.dtype(array.dtype.type).isbuiltin == 1
     return array if plain else array.view(f"u{array.dtype.itemsize}")
 
 

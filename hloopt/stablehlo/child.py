@@ -2,7 +2,8 @@
 
     python child.py read | artifact | stablehlo | mlir.bc
 
-stdin and stdout hold a line of JSON and, behind it, bytes.  ``read`` takes StableHLO (text, bytecode, portable
+stdin and stdout hold a line of JSON and, behind it, bytes.  The request's ``memory`` is how many
+bytes this process may take, where the system can limit it.  ``read`` takes StableHLO (text, bytecode, portable
 artifact) with ``sizes`` for arguments by name or number, and answers with an HloModuleProto.  ``artifact``
 takes a text of StableHLO and answers with a portable artifact.  The others take an HloModuleProto and answer
 with text or a portable artifact.  A line with ``error`` says what went wrong; with ``line`` and ``column``
@@ -267,9 +268,20 @@ def _reason(error: Exception) -> dict[str, Any]:
     return {"error": lines[0] or type(error).__name__}
 
 
+def _limit_memory(size: int) -> None:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    least = size if hard == resource.RLIM_INFINITY else min(size, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (least, hard))
+
+
 def main(form: str) -> None:
     """One request."""
     request = json.loads(sys.stdin.buffer.readline())
+    _limit_memory(request["memory"])
     data = sys.stdin.buffer.read()
     made = b""
     try:
@@ -288,6 +300,8 @@ def main(form: str) -> None:
                 made = converter.write(data, form, request)
         except Refused as refused:
             reply |= refused.reply
+        except MemoryError:
+            raise  # the parent says how much there was
         except Exception as error:  # noqa: BLE001 - whatever MLIR raises is the answer
             reply |= _reason(error)
     sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n" + made)

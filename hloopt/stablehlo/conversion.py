@@ -34,6 +34,10 @@ _CHILD: Final = Path(__file__).with_name("child.py")
 _CACHE: Final = CompiledCache("stablehlo", ".hlo")
 _SECONDS: Final = 120.0
 _SECONDS_PER_MIB: Final = 10.0  # a text of 1 MiB takes half a second on one idle core
+_MEMORY: Final = 4 << 30  # bytes of addresses: jaxlib itself takes half of one GiB
+_MEMORY_PER_BYTE: Final = (
+    64  # of the input; digits of constants are held as text, attribute, proto and literal
+)
 _COUNTS: Final = {"partitions": "num_partitions", "replicas": "replica_count"}
 _Error = TypeVar("_Error", bound=SourceError)
 _NUMBER: Final = re.compile(r"\.\d+\Z")
@@ -173,10 +177,11 @@ def _installed(python: str) -> list[str]:
 def _ask(python: str, form: str, request: Mapping[str, Any], data: bytes) -> _Reply:
     """The reply of the converter.  Raises ``_Refused`` where it makes nothing, or ends without a reply."""
     seconds = _SECONDS + _SECONDS_PER_MIB * len(data) / (1 << 20)
+    memory = _MEMORY + _MEMORY_PER_BYTE * len(data)
     try:
         done = subprocess.run(
             [python, str(_CHILD), form],
-            input=json.dumps(request).encode() + b"\n" + data,
+            input=json.dumps({**request, "memory": memory}).encode() + b"\n" + data,
             capture_output=True,
             check=False,
             timeout=seconds,
@@ -187,18 +192,19 @@ def _ask(python: str, form: str, request: Mapping[str, Any], data: bytes) -> _Re
         raise _Refused({"error": f"jaxlib took more than {seconds:.0f} s to convert it"}) from error
     says, end, made = done.stdout.partition(b"\n")
     if done.returncode or not end:
-        raise _Refused({"error": _crash(done.returncode, done.stderr)})
+        raise _Refused({"error": _crash(done.returncode, done.stderr, memory)})
     reply: dict[str, Any] = json.loads(says)
     if "error" in reply:
         raise _Refused(reply)
     return _Reply(reply, made)
 
 
-def _crash(code: int, stderr: bytes) -> str:
+def _crash(code: int, stderr: bytes, memory: int) -> str:
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     last = f": {lines[-1].strip()}" if lines else ""
     if "MemoryError" in last or "bad_alloc" in last or code == -9:
-        return f"jaxlib ran out of memory while it converted it{last}"
+        allowed = f"it may take {memory / 2**30:.0f} GiB"
+        return f"jaxlib ran out of memory while it converted it ({allowed}){last}"
     end = f"signal {-code}" if code < 0 else f"exit code {code}"
     return f"jaxlib crashed while it converted it ({end}){last}"
 

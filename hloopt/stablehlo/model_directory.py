@@ -33,7 +33,7 @@ from hloopt.proto.snapshot import Snapshot
 from hloopt.source import Source
 from hloopt.stablehlo import MODEL_INDEX, torch_xla_functions
 from hloopt.stablehlo.conversion import read_stablehlo
-from hloopt.types import Array, ArrayShape, leaves
+from hloopt.types import Array, ArrayShape, in_numpy, leaves
 
 __all__ = [
     "Model",
@@ -257,8 +257,10 @@ def write_model_directory(
             (top / "model.mlir.bc").write_bytes(bytecode)
         for name, array in arrays.items():
             values = np.asarray(array)
-            plain = values.dtype.isbuiltin == 1
-            np.save(top / name, values if plain else values.view(f"u{values.dtype.itemsize}"))
+            np.save(
+                top / name,
+                values if in_numpy(values.dtype) else values.view(f"u{values.dtype.itemsize}"),
+            )
         index = json.dumps({**content, "results": made}, indent=1)
         (top / MODEL_INDEX).write_text(index + "\n", encoding="utf-8")
     except OSError as error:

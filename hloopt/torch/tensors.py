@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 
 from hloopt.errors import UnsupportedError
-from hloopt.types import DTYPES, Array
+from hloopt.types import DTYPES, Array, in_numpy
 
 __all__ = ["array_of", "shape_of", "tensor_of"]
 
@@ -52,7 +52,7 @@ def array_of(tensor: Any) -> Array:
     shape_of(tensor)
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     kind = DTYPES[_NAMES[tensor.dtype]].numpy
-    if kind.isbuiltin != 1:  # torch gives NumPy no type that NumPy itself lacks
+    if not in_numpy(kind):  # torch gives NumPy no type that NumPy itself lacks
         plain = plain.view(_VIEWS[kind.itemsize])
     found: Array = plain.numpy()
     return found.view(kind)
@@ -61,7 +61,7 @@ def array_of(tensor: Any) -> Array:
 def tensor_of(array: Array) -> Any:
     """A tensor in the memory of an array."""
     kind = _OF_NUMPY[array.dtype]
-    if array.dtype.isbuiltin != 1:
+    if not in_numpy(array.dtype):
         plain = array.view("u1" if array.dtype.itemsize == 1 else "i2")
         return torch.from_numpy(plain).view(kind)
     return torch.from_numpy(array)

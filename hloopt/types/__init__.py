@@ -29,7 +29,7 @@ from hloopt.types.attrs import (
     free_dims,
     stray_key,
 )
-from hloopt.types.dtype import DTYPES, DType, dtype, of_numpy, rounded
+from hloopt.types.dtype import DTYPES, DType, dtype, in_numpy, of_numpy, rounded
 from hloopt.types.literal import Array, Literal, scalar
 from hloopt.types.shape import (
     UNBOUNDED,
@@ -107,6 +107,7 @@ __all__ = [
     "dtype",
     "elements_of",
     "free_dims",
+    "in_numpy",
     "inverse_permutation",
     "leaves",
     "of_numpy",

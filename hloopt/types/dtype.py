@@ -14,7 +14,7 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["DTYPES", "DType", "dtype", "of_numpy", "rounded"]
+__all__ = ["DTYPES", "DType", "dtype", "in_numpy", "of_numpy", "rounded"]
 
 Kind = Literal["pred", "signed", "unsigned", "float", "complex", "token", "opaque"]
 
@@ -143,6 +143,14 @@ def dtype(name: str) -> DType:
 def of_numpy(storage: np.dtype[Any]) -> DType:
     """The element type stored as ``storage``; raises ``KeyError`` when there is none."""
     return _BY_NUMPY[np.dtype(storage)]
+
+
+def in_numpy(storage: np.dtype[Any]) -> bool:
+    """Whether NumPy itself has a storage type, so that its files do.
+
+    Arrays from other processes bring copies of their types, which NumPy does not call built in.
+    """
+    return _BY_NUMPY[np.dtype(storage)].numpy.isbuiltin == 1
 
 
 def rounded(array: np.ndarray[Any, Any], storage: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -112,11 +112,21 @@ def test_without_jaxlib_the_message_installs_it(
     assert invoke("check", str(path)).stderr.startswith(f"{path}:1:1: error: this is StableHLO")
 
 
+# The child as it is, but for a converter that wants more addresses than it may have.
+_GREEDY = """
+import runpy, sys
+main = runpy.run_path(sys.argv[1])["main"]
+main.__globals__["Converter"] = lambda: bytearray(6 << 30)
+main(sys.argv[2])
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "jaxlib crashed while it converted it (signal 11)"),
-        ("raise SystemExit('std::bad_alloc')", "jaxlib ran out of memory while it converted it: std::bad_alloc"),
+        ("raise SystemExit('std::bad_alloc')", "jaxlib ran out of memory while it converted it (it may take 4 GiB): std::bad_alloc"),
+        (_GREEDY, "jaxlib ran out of memory while it converted it (it may take 4 GiB): MemoryError"),
         ("import time; time.sleep(60)", "jaxlib took more than 1 s to convert it"),
         ("import sys; sys.exit(0)", "jaxlib crashed while it converted it (exit code 0)"),
     ],

@@ -23,6 +23,7 @@ from hloopt.types import (
     array,
     compatible,
     dtype,
+    in_numpy,
     leaves,
     of_numpy,
     scalar,
@@ -220,3 +221,11 @@ def test_a_place_past_the_end_is_the_end() -> None:
     """Truncated files report their last line."""
     error = Source("abc").error(ParseError, 99, "cut off")
     assert (error.line, error.column) == (1, 4)
+
+
+def test_types_of_numpy_are_known_in_copies_from_other_processes() -> None:
+    """An unpickled array has a copy of its type, of which NumPy itself does not say that it is built in."""
+    for name, is_plain in (("f32", True), ("pred", True), ("c64", True), ("bf16", False), ("f8e5m2", False)):  # fmt: skip
+        array = np.zeros(2, dtype(name).numpy)
+        assert in_numpy(array.dtype) == is_plain, name
+        assert in_numpy(pickle.loads(pickle.dumps(array)).dtype) == is_plain, name
