@@ -7,10 +7,17 @@ from typing import Final
 
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import called_computations
-from hloopt.ops.traits import ELEMENTAL
+from hloopt.ops.traits import DEVICE_NUMBERS, ELEMENTAL
 from hloopt.types import ArrayShape
 
-__all__ = ["first_not_elemental", "is_elementwise", "is_same_place", "keeps_width", "plain_opcode"]
+__all__ = [
+    "first_not_elemental",
+    "is_elementwise",
+    "is_same_place",
+    "keeps_width",
+    "plain_opcode",
+    "tells_apart",
+]
 
 _IN_LOOPS: Final = frozenset({"scatter", "while"})
 """What a thread would take long for, where nothing else is worth a loop in one kernel."""
@@ -44,9 +51,20 @@ def first_not_elemental(body: Iterable[Instruction], *, loops: bool = False) -> 
         known = instruction.opcode in ELEMENTAL or (loops and instruction.opcode in _IN_LOOPS)
         if not (instruction.op.is_elementwise or known) or instruction.shape.is_dynamic:
             return instruction
+        if tells_apart(instruction):
+            return instruction
         for computation in called_computations(instruction):
             pending.extend(computation)
     return None
+
+
+def tells_apart(instruction: Instruction) -> bool:
+    """Whether it is a participant's own number, in a module of several: code for all of them cannot have it."""
+    if instruction.opcode not in DEVICE_NUMBERS or instruction.computation is None:
+        return False
+    module = instruction.computation.module
+    counts = ("replica_count", "num_partitions")
+    return module is not None and any(module.attributes.get(name, 1) != 1 for name in counts)
 
 
 def plain_opcode(computation: Computation) -> str:

@@ -37,10 +37,10 @@ def compile_module(module: Module, device: str = "cpu", options: Options | None 
         assert options is None or isinstance(options, NumpyOptions)
         return NumpyProgram(module, options)
     if device == "native":
-        from hloopt.backends.native.compile import compile_native
+        from hloopt.backends.native.compile import compile_for_participants
 
         assert options is None or isinstance(options, NativeOptions)
-        return compile_native(module, options)
+        return compile_for_participants(module, options or NativeOptions())
     from hloopt.backends.device_compile import compile_for_device
 
     assert options is None or isinstance(options, DeviceOptions)
@@ -61,15 +61,15 @@ def options_for(
     participants = given.replicas * given.partitions
     check_device_takes(device, participants, excess_precision=given.excess_precision)
     if device == "native":
-        return NativeOptions(selection, given.threads)
+        return NativeOptions(selection, given.threads, given.replicas, given.partitions)
     return DeviceOptions(selection)
 
 
 def check_device_takes(device: str, participants: int, *, excess_precision: bool) -> None:
-    """Raise ``UsageError`` for several participants and excess precision: only ``cpu`` has these."""
-    if participants != 1:
+    """Raise ``UsageError`` for several participants on a GPU, and for excess precision: only ``cpu`` has it."""
+    if participants != 1 and device != "native":
         raise UsageError(
-            f"device '{device}' runs one participant, not {participants}; 'cpu' runs them all"
+            f"device '{device}' runs one participant, not {participants}; 'cpu' and 'native' run them all"
         )
     if excess_precision:
         raise UsageError(

@@ -203,14 +203,16 @@ PROFILING = OptionGroup(
     type=click.Choice(["threads", "mpi"]),
     default="threads",
     show_default=True,
-    help="Where participants run on cpu: in threads of this process, or on the processes that mpiexec started.",
+    help="Where participants run on cpu and native: in threads of this process, or on the processes that "
+    "mpiexec started.",
 )
 @PASSES
 @WATCH.only("verify_each", "dump_dir")
 @click.option(
     "--exact",
     is_flag=True,
-    help="On cpu: compute f32 functions (tanh, log, ...) as the interpreter does, to the bit; slower.",
+    help="On cpu: compute f32 functions (tanh, log, ...) as the interpreter does, to the bit; slower. With "
+    "--spmd mpi: combine values in the order of participants, not in MPI's.",
 )
 @click.option(
     "--excess-precision",
@@ -257,7 +259,9 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     unused = dict.fromkeys(map(load, options.custom_calls))
     runner = Runner.of(options, ctx.with_resource)
     options.check()
-    runner = replace(runner, world=_world(ctx) if options.spmd == "mpi" else None)
+    runner = replace(
+        runner, world=_world(ctx, exact=options.exact) if options.spmd == "mpi" else None
+    )
     runner.watchers.extend(watch.watchers("", runner.chosen.label))
     for note in runner.notes:
         click.echo(f"note: {note}", err=True)
@@ -288,11 +292,11 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     ctx.exit(max([code, *(row.get("verdict") in ("differs", "nothing verified") for row in rows)]))
 
 
-def _world(ctx: click.Context) -> World:
+def _world(ctx: click.Context, *, exact: bool) -> World:
     """The processes that mpiexec started; all but the first serve it here, and end with it."""
     from hloopt.driver.spmd import World, processes
 
-    world = World(processes(), show_error)
+    world = World(processes(), show_error, exact=exact)
     if world.processes.rank:
         world.serve()
         ctx.exit(0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hloopt.backends.device_compile import CompiledProgram, compile_for_device
-from hloopt.backends.native.compile import CompiledNative, compile_native
+from hloopt.backends.device_compile import compile_for_device
+from hloopt.backends.native.compile import compile_for_participants
 from hloopt.dataclass import dataclass
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UsageError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hloopt.driver.options import RunOptions
+    from hloopt.driver.spmd import World
     from hloopt.ir import Module
     from hloopt.runtime.program import Program
 
@@ -55,23 +56,32 @@ class OnDevices:
             choose_for_this_gpu(selection)
         return cls(options, selection)
 
-    def given(self, module: Module) -> Program:
+    def given(self, module: Module, counts: tuple[int, int], world: World | None) -> Program:
         """The given module; the user's choices of kernels apply to the optimised one."""
         selection = KernelSelection(target=self.selecting.instance.target)
-        return self._compiled(module, None if self.selecting.is_native else selection)
+        return self._compiled(
+            module, None if self.selecting.is_native else selection, counts, world
+        )
 
-    def optimised(self, module: Module) -> Program:
+    def optimised(self, module: Module, counts: tuple[int, int], world: World | None) -> Program:
         """The optimised module; choices are remembered for a lock file."""
-        program = self._compiled(module, self.selecting.instance)
+        program: Any = self._compiled(module, self.selecting.instance, counts, world)
         self.selecting.lock(program.prepared.report)
-        return program
+        found: Program = program
+        return found
 
     def _compiled(
-        self, module: Module, selection: KernelSelection | None
-    ) -> CompiledNative | CompiledProgram:
+        self,
+        module: Module,
+        selection: KernelSelection | None,
+        counts: tuple[int, int],
+        world: World | None,
+    ) -> Program:
         device, options = self.options.device, self.options
         if device == "native":
-            return compile_native(module, NativeOptions(selection, options.threads))
+            wanted = NativeOptions(selection, options.threads, *counts)
+            program = compile_for_participants(module, wanted)
+            return program if world is None else world.share(program, module, wanted)
         mode: EmulatorMode = "fast" if options.unchecked else "check"
         given = DeviceOptions(selection, options.allow_host, mode)
         return compile_for_device(module, device, given)

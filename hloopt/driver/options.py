@@ -155,10 +155,10 @@ class RunOptions:
         check_device(self.device)
         if self.threads is not None and self.device not in ("cpu", "native"):
             raise UsageError(f"--threads is for --device cpu and native, not {self.device}")
-        if self.exact and self.device != "cpu":
+        if self.exact and self.device != "cpu" and self.spmd != "mpi":
             raise UsageError(f"--exact is for --device cpu; {self.device} has its own functions")
-        if self.spmd == "mpi" and self.device != "cpu":
-            raise UsageError(f"--spmd mpi is for --device cpu, not {self.device}")
+        if self.spmd == "mpi" and self.device not in ("cpu", "native"):
+            raise UsageError(f"--spmd mpi is for --device cpu and native, not {self.device}")
         if self.spmd == "mpi" and self.profiling.is_wanted:
             raise UsageError(
                 "--kernels and --trace time participants in threads: leave out --spmd mpi"

@@ -262,12 +262,12 @@ class Runner:
         if options.device == "cpu":
             rounds, exact = options.excess_precision, options.exact
             given = NumpyOptions(rounds, *counts, exact, options.threads)
-            if self.world is not None:
-                return self.world.compile(module, given)
-            return compile_module(module, options=given)
+            program = compile_module(module, options=given)
+            return program if self.world is None else self.world.share(program, module, given)
         check_device_takes(options.device, prod(counts), excess_precision=options.excess_precision)
         assert self.on_devices is not None
-        return self.on_devices.given(module) if is_given else self.on_devices.optimised(module)
+        compiled = self.on_devices.given if is_given else self.on_devices.optimised
+        return compiled(module, counts, self.world)
 
     def _inputs(self, task: Task, counts: tuple[int, int]) -> tuple[Outputs, str]:
         """The inputs of each participant and where they come from."""

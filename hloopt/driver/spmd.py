@@ -1,21 +1,23 @@
 """``--spmd mpi``: the participants of a module on the processes that mpiexec started.
 
 Process 0 does all that a run does, and has the others compile and run what it does.  They need neither files
-nor options of their own: modules go to them as text, inputs as arrays.
+nor options of their own: modules go to them as text, with the user's text for errors, inputs as arrays.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from hloopt.backends.numpy.program import NumpyProgram
+from hloopt.backends import compile_module
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError, HlooptError, UnsupportedError
 from hloopt.interpret import Host
 from hloopt.runtime.mpi import Processes, RemoteRun, processes
-from hloopt.runtime.program import NumpyOptions, Program
+from hloopt.runtime.mpi_reductions import MpiReductions
+from hloopt.runtime.program import NativeOptions, NumpyOptions, Program, SharedProgram
+from hloopt.source import Source
 from hloopt.text.parser import parse_module
 from hloopt.types import Array
 
@@ -25,11 +27,40 @@ if TYPE_CHECKING:
 __all__ = ["World", "processes"]
 
 
+_Options: TypeAlias = NumpyOptions | NativeOptions
+
+
 @dataclass(frozen=True)
 class _Compile:
+    """``read`` is the name and the text that the module was read from, ``offsets`` the places in that."""
+
     program: int
     text: str
-    options: NumpyOptions
+    options: _Options
+    read: tuple[str, str] | None
+    offsets: Mapping[tuple[str, str], int]
+
+    @classmethod
+    def of(cls, number: int, module: Module, options: _Options) -> _Compile:
+        source = module.source
+        offsets = {
+            (computation.name, one.name): one.offset
+            for computation in module.computations.values()
+            for one in computation
+        }
+        read = None if source is None else (source.name, source.text)
+        return cls(number, module.to_text(), options, read, offsets)
+
+    def module(self) -> Module:
+        """The module, whose instructions are where they are in the user's text."""
+        module = parse_module(self.text, f"program {self.program}")
+        if self.read is not None:
+            name, text = self.read
+            module.source = Source(text, name)
+            for computation in module.computations.values():
+                for one in computation:
+                    one.offset = self.offsets.get((computation.name, one.name), -1)
+        return module
 
 
 @dataclass(frozen=True)
@@ -57,20 +88,29 @@ class _Stop:
 class World:
     """The processes and the programs that they have compiled."""
 
-    def __init__(self, processes: Processes, show: Callable[[HlooptError], None]) -> None:
+    def __init__(
+        self, processes: Processes, show: Callable[[HlooptError], None], *, exact: bool
+    ) -> None:
         self.processes = processes
         self.inputs: Sequence[Sequence[Array]] | None = None
-        self._programs: list[NumpyProgram] = []
+        self._exact = exact
+        self._programs: list[tuple[SharedProgram, MpiReductions | None]] = []
         self._runs = 0
         self._show = show
 
-    def compile(self, module: Module, options: NumpyOptions) -> Program:
-        """The module as a program of all processes; for process 0."""
-        program = NumpyProgram(module, options)
-        self._programs.append(program)
-        number = len(self._programs) - 1
-        self.processes.tell_all(_Compile(number, module.to_text(), options))
+    def share(self, program: Program, module: Module, options: _Options) -> Program:
+        """What process 0 has made of a module, as a program of all processes; as it is for one participant."""
+        if not isinstance(program, SharedProgram) or options.replicas * options.partitions == 1:
+            return program
+        number = len(self._programs)
+        self.processes.tell_all(_Compile.of(number, module, options))
+        self._add(program, options)
         return _Spread(program, number, self)
+
+    def _add(self, program: SharedProgram, options: _Options) -> None:
+        counts = options.replicas, options.partitions
+        made = None if self._exact else MpiReductions(self.processes, program.module, counts)
+        self._programs.append((program, made))
 
     def stop(self) -> None:
         """Have the other processes end."""
@@ -93,8 +133,11 @@ class World:
 
     def _do(self, message: _Compile | _RunAll) -> None:
         if isinstance(message, _Compile):
-            module = parse_module(message.text, f"program {message.program}")
-            self._programs.append(NumpyProgram(module, message.options))
+            options = message.options
+            device = "cpu" if isinstance(options, NumpyOptions) else "native"
+            program = compile_module(message.module(), device, options)
+            assert isinstance(program, SharedProgram), "several participants run it"
+            self._add(program, options)
             return
         if message.inputs is not None:
             self.inputs = message.inputs
@@ -106,8 +149,8 @@ class World:
         self, number: int, run: int, inputs: Sequence[Sequence[Array]], host: Host
     ) -> tuple[dict[int, list[Array]], dict[int, Host]]:
         """Run this process's participants: their results and hosts by their numbers."""
-        program = self._programs[number]
-        transport = RemoteRun(self.processes, run, len(inputs))
+        program, reductions = self._programs[number]
+        transport = RemoteRun(self.processes, run, len(inputs), reductions)
         outputs = program.run_local(inputs, host, transport)
         if not transport.finish():
             waiting = "; ".join(transport.places)
@@ -151,14 +194,15 @@ class World:
 class _Spread(Program):
     """A program that runs on all processes."""
 
-    def __init__(self, program: NumpyProgram, number: int, world: World) -> None:
+    def __init__(self, program: SharedProgram, number: int, world: World) -> None:
         self.module, self.kernels = program.module, program.kernels
+        self.plan, self.prepared = (getattr(program, name, None) for name in ("plan", "prepared"))
         self.progress, self.launches = program.progress, 0
         self._program, self._number, self._world = program, number, world
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
-        """Run the only participant."""
-        return self.run_participants([inputs], host)[0]
+        """Raises ``EvaluationError``: several participants have several lists of inputs."""
+        return self._program.run(inputs, host)
 
     def run_participants(
         self, inputs: Sequence[Sequence[Array]], host: Host | None = None

@@ -145,20 +145,20 @@ def _listed(instruction: Instruction, results: Sequence[Value]) -> Value:
     return tuple(results) if several else results[0]
 
 
-def _all_reduce(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+def _reduced(instruction: Instruction, operands: _Operands, context: Context) -> Value:
+    """``all-reduce`` and ``reduce-scatter``: what members bring may be reduced on its way to them."""
+
+    def parts(totals: Sequence[Array], count: int) -> Sequence[Value]:
+        return [_listed(instruction, part) for part in _cut(instruction, totals, count)]
+
     def give(members: Sequence[_Operands]) -> Sequence[Value]:
-        total = _listed(instruction, _totals(instruction, members, context))
-        return [total] * len(members)
+        return parts(_totals(instruction, members, context), len(members))
 
-    return exchange(instruction, operands, context, give)
-
-
-def _reduce_scatter(instruction: Instruction, operands: _Operands, context: Context) -> Value:
-    def give(members: Sequence[_Operands]) -> Sequence[Value]:
-        totals = _totals(instruction, members, context)
-        return [_listed(instruction, parts) for parts in _cut(instruction, totals, len(members))]
-
-    return exchange(instruction, operands, context, give)
+    group, participant = _group(instruction, context), context.participant
+    totals = participant.reduce(instruction, group, tuple(arrays_of(operands))) if group else None
+    if totals is None:
+        return exchange(instruction, operands, context, give)
+    return parts(totals, len(group))[group.index(participant.number)]
 
 
 def _cut(
@@ -302,9 +302,9 @@ EVALUATORS: Mapping[str, Evaluator] = op_table(
         "all-gather": _all_gather,
         "all-gather-done": _done,
         "all-gather-start": _all_gather_start,
-        "all-reduce": _all_reduce,
+        "all-reduce": _reduced,
         "all-reduce-done": _all_reduce_done,
-        "all-reduce-start": _all_reduce,
+        "all-reduce-start": _reduced,
         "all-to-all": _all_to_all,
         "collective-broadcast": _broadcast,
         "collective-permute": permute,
@@ -312,7 +312,7 @@ EVALUATORS: Mapping[str, Evaluator] = op_table(
         "collective-permute-start": permute_start,
         "partition-id": _partition_id,
         "ragged-all-to-all": _ragged_all_to_all,
-        "reduce-scatter": _reduce_scatter,
+        "reduce-scatter": _reduced,
         "replica-id": _replica_id,
     },
     COLLECTIVE | DEVICE_NUMBERS,

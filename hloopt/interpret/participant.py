@@ -10,32 +10,55 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from hloopt.dataclass import dataclass
+from hloopt.errors import EvaluationError
 from hloopt.interpret.failures import failure
 
 if TYPE_CHECKING:
     from hloopt.interpret.context import Value
     from hloopt.ir import Instruction
+    from hloopt.types import Array
 
-__all__ = ["Combine", "Parcel", "Participant", "Transport", "private"]
+__all__ = [
+    "Claims",
+    "Combine",
+    "Meeting",
+    "Parcel",
+    "Participant",
+    "Transport",
+    "private",
+    "two_claims",
+]
 
 Combine: TypeAlias = "Callable[[Sequence[Value]], Sequence[Value]]"
 """From the values of a group's members, in the group's order, to what each of them gets."""
 
+Meeting: TypeAlias = "tuple[str, str, tuple[int, ...]]"
+"""Where a group meets: computation, instruction and members."""
+
+Claims: TypeAlias = "dict[Hashable, tuple[int, EvaluationError]]"
+"""Who has what for itself: its number, and an error that names its instruction."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What goes from one process to another: what a participant brings, what it is given, or posts."""
+    """What comes from another process: what a participant brings, is given, or posts; or what a group's arrays
+    were reduced to.
+    """
 
-    kind: Literal["brings", "given", "posts"]
+    kind: Literal["brings", "given", "posts", "reduced"]
     key: Hashable
     number: int
     value: Value
 
 
 class Transport(ABC):
-    """How participants of this process reach those of others; ``local`` are the numbers of its own."""
+    """How participants of this process reach those of others.
+
+    ``local`` are the numbers of its own, ``claims`` what these have for themselves.
+    """
 
     local: tuple[int, ...]
+    claims: Claims
 
     @abstractmethod
     def send(self, receiver: int | None, message: Parcel) -> None:
@@ -47,6 +70,14 @@ class Transport(ABC):
 
         ``places`` say where those of this process do.
         """
+
+    def reduces(self, meeting: Meeting) -> bool:
+        """Whether what a group brings to a meeting is reduced on the way, in an order of the transport's."""
+        return False
+
+    @abstractmethod
+    def reduce(self, meeting: Meeting, values: Sequence[Value]) -> None:
+        """Give what all members of this process bring, in their order, for a ``Parcel`` with the whole."""
 
     @property
     @abstractmethod
@@ -73,7 +104,7 @@ class Participant:
         self._requests: dict[int, Hashable | None] = {}
         self._requested = 0
         self._mail: defaultdict[Hashable, deque[Value]] = defaultdict(deque)
-        self._claims: dict[Hashable, int] = {}
+        self._claims: Claims = {}
 
     def exchange(
         self, instruction: Instruction, members: Sequence[int], value: Value, combine: Combine
@@ -84,6 +115,12 @@ class Participant:
         them.  Where there are others, the arrays given back are its own.
         """
         return combine([value])[0]
+
+    def reduce(
+        self, instruction: Instruction, members: Sequence[int], values: tuple[Array, ...]
+    ) -> tuple[Array, ...] | None:
+        """What the members' arrays are reduced to where something on the way does that; else None."""
+        return None
 
     def post(self, key: Hashable, value: Value, receiver: int | None) -> None:
         """Keep a value until it is taken by this key; the first one posted is taken first.
@@ -100,12 +137,10 @@ class Participant:
 
     def claim(self, instruction: Instruction, what: Hashable) -> None:
         """Take for this participant alone; raises ``EvaluationError`` where another one has."""
-        owner = self._claims.setdefault(what, self.number)
-        if owner != self.number:
-            raise failure(
-                instruction,
-                f"participants {owner} and {self.number} use one channel without source-target pairs",
-            )
+        if what not in self._claims:
+            self._claims[what] = self.number, failure(instruction, "")
+        if (owner := self._claims[what][0]) != self.number:
+            raise two_claims(failure(instruction, ""), owner, self.number)
 
     def request(self, key: Hashable | None) -> int:
         """Open a request for what will be posted by a key (None: for zeros); its number."""
@@ -118,6 +153,14 @@ class Participant:
         if number not in self._requests:
             raise failure(instruction, "ends what was not begun, or has ended already")
         return self._requests.pop(number)
+
+
+def two_claims(at: EvaluationError, owner: int, other: int) -> EvaluationError:
+    """An error to raise where two participants have one thing for themselves; ``at`` has the place."""
+    said = (
+        f"{at.reason}participants {owner} and {other} use one channel without source-target pairs"
+    )
+    return EvaluationError(said, place=at.place, line=at.line, column=at.column, excerpt=at.excerpt)
 
 
 def private(value: Value) -> Value:

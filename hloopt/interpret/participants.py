@@ -6,7 +6,7 @@ that can go on has the baton.  So the order is the same in every run, and evalua
 
 ``Participant`` is the only one of an ordinary evaluation; ``Participants`` runs several.  Those of other
 processes are reached by a ``Transport``: the members of a group meet where the first of them is, and values are
-combined there, in the group's order, as they are in one process.
+combined there, in the group's order, as they are in one process, unless the transport itself reduces them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,30 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import EvaluationError
+from hloopt.interpret.context import arrays_of
 from hloopt.interpret.failures import failure, place
-from hloopt.interpret.participant import Combine, Parcel, Participant, Transport, private
+from hloopt.interpret.participant import (
+    Claims,
+    Combine,
+    Meeting,
+    Parcel,
+    Participant,
+    Transport,
+    private,
+)
 
 if TYPE_CHECKING:
     from hloopt.interpret.context import Value
     from hloopt.ir import Instruction
+    from hloopt.types import Array
 
 __all__ = ["Participants"]
 
 T = TypeVar("T")
-
-_Meeting: TypeAlias = "tuple[str, str, tuple[int, ...]]"
-"""Where a group meets: computation, instruction and members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class _Gathered:
     combine: Combine | None = None
 
 
-def _meeting(instruction: Instruction, group: tuple[int, ...]) -> _Meeting:
+def _meeting(instruction: Instruction, group: tuple[int, ...]) -> Meeting:
     home = instruction.computation
     return (home.name if home is not None else "", instruction.name, group)
 
@@ -92,6 +99,18 @@ class _Member(Participant):
         assert given is not None
         return given
 
+    def reduce(
+        self, instruction: Instruction, members: Sequence[int], values: tuple[Array, ...]
+    ) -> tuple[Array, ...] | None:
+        group = tuple(members)
+        world = self._world
+        if not world.contribute(_meeting(instruction, group), self.number, values):
+            return None
+        world.wait(self, _Wait(instruction, group))
+        given, self.given = self.given, None
+        assert isinstance(given, tuple)
+        return tuple(arrays_of(given))
+
     def post(self, key: Hashable, value: Value, receiver: int | None) -> None:
         world = self._world
         if receiver not in world.local:
@@ -123,9 +142,9 @@ class Participants(Generic[T]):
         self.replicas = replicas
         self.partitions = partitions
         self._transport = transport
-        self._gathered: dict[_Meeting, _Gathered] = {}
+        self._gathered: dict[Meeting, _Gathered] = {}
         self.mail: defaultdict[Hashable, deque[Value]] = defaultdict(deque)
-        self.claims: dict[Hashable, int] = {}
+        self.claims: Claims = {} if transport is None else transport.claims
         numbers = range(replicas * partitions) if transport is None else transport.local
         self.local = {number: _Member(number, self) for number in numbers}
         self._entered = entered
@@ -171,7 +190,7 @@ class Participants(Generic[T]):
     # ---- what participants exchange -----------------------------------------------------------------
 
     def bring(
-        self, key: _Meeting, number: int, value: Value, combine: Combine | None = None
+        self, key: Meeting, number: int, value: Value, combine: Combine | None = None
     ) -> None:
         """Have a participant arrive at a meeting in this process; the last one completes it."""
         here = self._gathered.setdefault(key, _Gathered())
@@ -188,6 +207,19 @@ class Participants(Generic[T]):
                 self._give_value(member, private(result))
             else:
                 self.send(member, Parcel("given", key, member, result))
+
+    def contribute(self, key: Meeting, number: int, values: tuple[Array, ...]) -> bool:
+        """Have a participant arrive where the transport reduces arrays; false where it does not."""
+        transport = self._transport
+        if transport is None or not transport.reduces(key):
+            return False
+        here = self._gathered.setdefault(key, _Gathered())
+        here.values[number] = values
+        group = [member for member in key[-1] if member in self.local]
+        if len(here.values) == len(group):
+            del self._gathered[key]
+            transport.reduce(key, [here.values[member] for member in group])
+        return True
 
     def _give_value(self, number: int, value: Value) -> None:
         self.local[number].given = value
@@ -219,7 +251,11 @@ class Participants(Generic[T]):
                 self._give_value(message.number, message.value)
             else:
                 assert isinstance(message.key, tuple), "where a group meets"
-                self.bring(message.key, message.number, message.value)
+                if message.kind == "brings":
+                    self.bring(message.key, message.number, message.value)
+                else:
+                    for number in set(message.key[-1]) & self.local.keys():
+                        self._give_value(number, private(message.value))
             following = self._next()
         return following
 

@@ -47,13 +47,14 @@ def assign_kernels(
     free: AbstractSet[Instruction] = frozenset(),
     *,
     allow_host: bool = False,
+    is_shared: bool = False,
 ) -> Assignment:
     """Choose a kernel for every instruction that will run; those that are ``free`` need none.
 
     Raises ``UnsupportedError`` for the first that cannot be run, with the number of others; ``allow_host`` lets
-    the interpreter evaluate those that have no kernel.
+    the interpreter evaluate those that have no kernel.  Where the program ``is_shared``, participants meet.
     """
-    assigner = _Assigner(module, choose, free, allow_host=allow_host)
+    assigner = _Assigner(module, choose, free, allow_host=allow_host, is_shared=is_shared)
     assigner.computation(module.entry)
     if assigner.errors:
         error = _first(assigner.errors)
@@ -72,8 +73,10 @@ class _Assigner:
         free: AbstractSet[Instruction],
         *,
         allow_host: bool,
+        is_shared: bool,
     ) -> None:
         self.free = free
+        self.is_shared = is_shared
         self.module = module
         self.choose = choose
         self.allow_host = allow_host
@@ -112,6 +115,9 @@ class _Assigner:
 
     def check(self, instruction: Instruction) -> bool:
         reason = _obstacle(instruction)
+        if instruction.op.family == "collective" and not self.is_shared:
+            what = "brings several participants together; one device runs one"
+            reason = reason or f"{instruction.opcode} {what}"
         if reason:
             self.errors.append(self.module.unsupported(instruction, reason))
         return not reason
@@ -153,8 +159,6 @@ def _obstacle(instruction: Instruction) -> str:
         return f"{instruction.opcode} has attributes whose meaning is not known"
     if instruction.literal is not None and instruction.literal.elided:
         return "the value of this constant is left out of the text ({...})"
-    if instruction.op.family == "collective":
-        return f"{instruction.opcode} brings several participants together; one device runs one"
     return _tiled(instruction) or layout_problem(instruction)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from hloopt.codegen.program import KernelProgram
+from hloopt.errors import UsageError
 from hloopt.interpret import EVALUATORS, Host
 from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.control import branch_number, check_progress
@@ -81,6 +82,12 @@ class DeviceProgram(PlannedProgram):
         source: KernelProgram | str,
         describe: Mapping[str, str] | None = None,
     ) -> None:
+        for name in ("replica_count", "num_partitions"):
+            count = module.attributes.get(name, 1)
+            if count != 1:
+                raise UsageError(
+                    f"{name}={count}: a device runs one participant; see --device cpu and native"
+                )
         super().__init__(module, plan)
         self.device = device
         self.progress = Progress()

@@ -11,13 +11,15 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
 from hloopt.extras import install_command
-from hloopt.interpret.participant import Parcel, Transport
+from hloopt.interpret.context import Value
+from hloopt.interpret.participant import Claims, Meeting, Parcel, Transport, two_claims
+from hloopt.runtime.mpi_reductions import MpiReductions, Pending
 
 __all__ = ["Processes", "RemoteRun", "processes"]
 
@@ -36,16 +38,17 @@ def processes() -> Processes:
         raise DeviceError(f"--spmd mpi needs MPI: {install_command('mpi')}") from error
     except RuntimeError as error:
         raise DeviceError(f"--spmd mpi: {error}") from error
-    return Processes(MPI.COMM_WORLD.Dup(), MPI.Status())
+    return Processes(MPI)
 
 
 class Processes:
     """All processes; ``rank`` is this one's number."""
 
-    def __init__(self, world: Any, status: Any) -> None:
-        self._world, self._status = world, status
-        self.rank: int = world.Get_rank()
-        self.count: int = world.Get_size()
+    def __init__(self, mpi: Any) -> None:
+        self._mpi, self._world, self._status = mpi, mpi.COMM_WORLD.Dup(), mpi.Status()
+        self.rank: int = self._world.Get_rank()
+        self.count: int = self._world.Get_size()
+        self.communicators = 0
         self._sent: list[Any] = []
         self._kept: list[tuple[int, Any]] = []
 
@@ -60,6 +63,17 @@ class Processes:
             for number in range(participants)
             if self.owner(number, participants) == self.rank
         )
+
+    def among(self, ranks: Sequence[int], operation: str) -> tuple[Any, Any]:
+        """A communicator of some processes, None in others, and an operation of MPI.
+
+        All of them have to ask for it, in the same order as for others.
+        """
+        self.communicators += 1
+        made = None
+        if self.rank in ranks:
+            made = self._world.Create_group(self._world.Get_group().Incl(ranks), self.communicators)
+        return made, getattr(self._mpi, operation)
 
     def send(self, rank: int, message: object) -> None:
         """Send to another process; does not wait."""
@@ -131,12 +145,16 @@ class _Data:
 class _Idle:
     """A process has nothing to do before another one sends: what it has sent to each and received from each.
 
-    ``places`` says where its participants are.  ``done`` says that they have ended.
+    ``places`` says where its participants are, ``done`` that they have ended.  ``started`` reductions of MPI's
+    are ``pending`` until the others have started them.
     """
 
     run: int
     sent: Mapping[int, int]
     received: Mapping[int, int]
+    started: Pending
+    pending: Pending
+    claims: Claims
     places: tuple[str, ...]
     done: bool
 
@@ -145,11 +163,20 @@ class RemoteRun(Transport):
     """One run: carries messages between participants of this process and those of others.
 
     All wait where all processes are idle and each has received what was sent to it.  Process 0 finds that out:
-    a process that is idle tells it what it has sent and received.
+    a process that is idle tells it what it has sent and received.  ``reductions`` are those of the program that
+    MPI makes, None where it is to make none.
     """
 
-    def __init__(self, processes: Processes, number: int, participants: int) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        number: int,
+        participants: int,
+        reductions: MpiReductions | None = None,
+    ) -> None:
         self.local = processes.local(participants)
+        self.claims = {}
+        self._reductions = reductions
         self._processes, self._number, self._participants = processes, number, participants
         self._sent: defaultdict[int, int] = defaultdict(int)
         self._received: defaultdict[int, int] = defaultdict(int)
@@ -167,8 +194,20 @@ class RemoteRun(Transport):
                 self._sent[rank] += 1
                 processes.send(rank, _Data(self._number, message))
 
+    def reduces(self, meeting: Meeting) -> bool:
+        """Whether MPI makes this reduction."""
+        return self._reductions is not None and meeting in self._reductions
+
+    def reduce(self, meeting: Meeting, values: Sequence[Value]) -> None:
+        """Begin it."""
+        assert self._reductions is not None, "asked before"
+        self._reductions.begin(meeting, values)
+
     def receive(self, places: tuple[str, ...]) -> Parcel | None:
-        """The next message for a participant of this process; None where all wait for each other."""
+        """The next message for a participant of this process; None where all wait for each other.
+
+        Raises ``EvaluationError``, as ``finish``, for what participants of several processes claim.
+        """
         self._report(places, done=False)
         patience = _Patience()
         while True:
@@ -176,6 +215,7 @@ class RemoteRun(Transport):
             if found is not None:
                 return found
             if self._are_stuck():
+                self._check_claims()
                 return None
             patience.wait()
 
@@ -188,9 +228,19 @@ class RemoteRun(Transport):
         while any(not self._is_done(rank) for rank in range(self._processes.count)):
             self._next()
             if self._are_stuck():
+                self._check_claims()
                 return False
             patience.wait()
+        self._check_claims()
         return True
+
+    def _check_claims(self) -> None:
+        found: Claims = {}
+        for _, report in sorted(self._reports.items()):
+            for what, (number, at) in report.claims.items():
+                owner, _ = found.setdefault(what, (number, at))
+                if owner != number:
+                    raise two_claims(at, owner, number)
 
     def _is_done(self, rank: int) -> bool:
         return rank in self._reports and self._reports[rank].done
@@ -201,8 +251,10 @@ class RemoteRun(Transport):
         return tuple(place for _, one in sorted(self._reports.items()) for place in one.places)
 
     def _report(self, places: tuple[str, ...], *, done: bool) -> None:
-        counts = dict(self._sent), dict(self._received)
-        report = _Idle(self._number, *counts, places, done)
+        made = self._reductions
+        started = ({}, {}) if made is None else (dict(made.started), made.pending)
+        counts = dict(self._sent), dict(self._received), *started
+        report = _Idle(self._number, *counts, dict(self.claims), places, done)
         if self._processes.rank == 0:
             self._reports[0] = report
         else:
@@ -210,6 +262,8 @@ class RemoteRun(Transport):
 
     def _next(self) -> Parcel | None:
         """A message of this run, if one has come; reports are noted, what is of a later run is kept."""
+        if self._reductions is not None and (ended := self._reductions.finished()):
+            return Parcel("reduced", ended[0], 0, ended[1])
         found = self._early.popleft() if self._early else self._processes.poll()
         if found is None:
             return None
@@ -235,6 +289,11 @@ class RemoteRun(Transport):
         if self._processes.rank or len(self._reports) < count:
             return False
         if all(report.done for report in self._reports.values()):
+            return False
+        made, reports = self._reductions, [self._reports[rank] for rank in range(count)]
+        if made is not None and any(
+            made.will_end(one.pending, [report.started for report in reports]) for one in reports
+        ):
             return False
         return all(
             self._reports[sender].sent.get(receiver, 0)

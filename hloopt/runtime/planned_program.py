@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from threading import Lock
 
-from hloopt.errors import EvaluationError, UsageError
+from hloopt.errors import EvaluationError
 from hloopt.interpret import Host
 from hloopt.ir import Module
 from hloopt.kernels.plan import HostStep, KernelStep, Plan, walk_steps
@@ -16,13 +16,9 @@ __all__ = ["PlannedProgram"]
 
 
 class PlannedProgram(Program):
-    """A module, made ready and planned.  Raises ``UsageError`` where it is for several participants."""
+    """A module, made ready and planned."""
 
     def __init__(self, module: Module, plan: Plan) -> None:
-        for name in ("replica_count", "num_partitions"):
-            count = module.attributes.get(name, 1)
-            if count != 1:
-                raise UsageError(f"{name}={count}: a device runs one participant; see --device cpu")
         self.module = module
         self.plan = plan
         self.kernels = sum(

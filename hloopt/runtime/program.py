@@ -12,6 +12,7 @@ from hloopt.types import Array
 
 if TYPE_CHECKING:
     from hloopt.interpret import Host
+    from hloopt.interpret.participant import Transport
     from hloopt.interpret.progress import Progress
     from hloopt.ir import Module
     from hloopt.kernels.selection import KernelSelection
@@ -24,6 +25,7 @@ __all__ = [
     "NumpyOptions",
     "Options",
     "Program",
+    "SharedProgram",
 ]
 
 
@@ -70,6 +72,16 @@ class Program(ABC):
         """
 
 
+class SharedProgram(Program):
+    """A program whose participants may be spread over processes, each of which has compiled the module."""
+
+    @abstractmethod
+    def run_local(
+        self, inputs: Sequence[Sequence[Array]], host: Host, transport: Transport
+    ) -> list[list[Array]]:
+        """As ``run_participants``, for those of this process; ``transport`` reaches the others."""
+
+
 EmulatorMode: TypeAlias = Literal["check", "fast"]
 
 
@@ -97,10 +109,13 @@ class NativeOptions:
 
     selection  the user's choice of kernels; None for the rules
     threads    as of ``NumpyOptions``; results do not depend on them
+    replicas, partitions  participants, in lock step
     """
 
     selection: KernelSelection | None = None
     threads: int | None = None
+    replicas: int = 1
+    partitions: int = 1
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from hloopt.backends.device_compile import Prepared, choices_of, lower
 from hloopt.backends.native.codegen import render
+from hloopt.backends.native.participants import NativeParticipants
 from hloopt.backends.native.program import NativeProgram
 from hloopt.backends.native.toolchain import check_native
 from hloopt.interpret import supported
-from hloopt.ir import Module
+from hloopt.ir import Module, build
 from hloopt.kernels.kernel import ChooseKernel, unsupported
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
@@ -18,7 +20,17 @@ from hloopt.kernels.selection.candidate import packing_problem
 from hloopt.runtime.program import NativeOptions
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["CompiledNative", "compile_native", "plan_native", "plan_ready", "prepare_native"]
+__all__ = [
+    "CompiledNative",
+    "compile_for_participants",
+    "compile_native",
+    "plan_native",
+    "plan_ready",
+    "prepare_native",
+]
+
+
+_COUNTS: Final = ("replica_count", "num_partitions")
 
 
 class CompiledNative(NativeProgram):
@@ -29,23 +41,33 @@ class CompiledNative(NativeProgram):
         self.prepared = prepared
 
 
-def prepare_native(module: Module, selection: KernelSelection | None = None) -> Prepared:
+def prepare_native(
+    module: Module, selection: KernelSelection | None = None, counts: tuple[int, int] = (1, 1)
+) -> Prepared:
     """Everything up to the compiler; the given module is unchanged.
 
-    ``selection`` has the user's choice of kernels; without one the rules choose.  Raises
+    ``selection`` has the user's choice of kernels; without one the rules choose.  ``counts`` are the replicas
+    and partitions that run it.  Raises
     ``UnsupportedError`` for what cannot be run, ``UsageError`` for requests that cannot be granted.
     """
     _check_types(module)
+    if counts != _given(module):
+        module = build.clone_module(module)
+        module.attributes |= dict(zip(_COUNTS, counts, strict=True))
     wanted = replace(selection or KernelSelection(), device="native")
     ready, report = lower(module, wanted)
     plan = plan_ready(ready, wanted.kernel_of(choices_of(report)))
-    supported(ready)
+    supported(ready, *counts)
     return Prepared(ready, plan, render(plan), report)
+
+
+def _given(module: Module) -> tuple[int, ...]:
+    return tuple(module.attributes.get(name, 1) for name in _COUNTS)
 
 
 def plan_ready(ready: Module, chosen: ChooseKernel) -> Plan:
     """The plan of a module after the pipeline ``device-native``.  Raises ``UnsupportedError``."""
-    return plan_program(ready, chosen, allow_host=True, results_apart=True)
+    return plan_program(ready, chosen, allow_host=True, results_apart=True, is_shared=True)
 
 
 def _check_types(module: Module) -> None:
@@ -64,7 +86,7 @@ def plan_native(module: Module) -> tuple[Module, Plan]:
 
 
 def compile_native(module: Module, options: NativeOptions | None = None) -> CompiledNative:
-    """A program for the host's processor; the given module is unchanged.
+    """A program of one participant for the host's processor; the given module is unchanged.
 
     Raises ``DeviceError`` where there is no C++ compiler, before anything is planned, and as
     ``prepare_native``.
@@ -72,3 +94,14 @@ def compile_native(module: Module, options: NativeOptions | None = None) -> Comp
     check_native()
     options = options or NativeOptions()
     return CompiledNative(prepare_native(module, options.selection), threads=options.threads)
+
+
+def compile_for_participants(
+    module: Module, options: NativeOptions
+) -> CompiledNative | NativeParticipants:
+    """As ``compile_native``, for as many participants as the options say."""
+    counts = options.replicas, options.partitions
+    if counts == (1, 1):
+        return compile_native(module, options)
+    check_native()
+    return NativeParticipants(prepare_native(module, options.selection, counts), options)

@@ -22,6 +22,7 @@ from hloopt.backends.native.toolchain import build_library, shared_pool
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.interpret import Host
 from hloopt.interpret.control import check_progress
+from hloopt.interpret.participant import Participant
 from hloopt.interpret.progress import Progress
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.plan import HostStep, KernelStep, Plan
@@ -93,8 +94,7 @@ class NativeProgram(PlannedProgram):
 
     ``threads`` is how many threads share large loops, ``thread_count`` unless given; results do not depend
     on it.  ``source`` is the result of ``render``, where the caller has it.  ``clock`` is called around steps.
-    Raises what ``build_library``
-    raises, ``UsageError`` for several participants.
+    Raises what ``build_library`` raises.
     """
 
     def __init__(
@@ -130,7 +130,14 @@ class NativeProgram(PlannedProgram):
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
+        return self.run_as(Participant(), inputs, host)
+
+    def run_as(
+        self, participant: Participant, inputs: Sequence[Array], host: Host | None = None
+    ) -> list[Array]:
+        """As ``run``, for one of several participants."""
         with self._running:
+            self._numpy.participant = participant
             placed = self._memory.place(inputs)
             self._host.launches = 0
             if len(self._calls):
@@ -163,7 +170,11 @@ class NativeProgram(PlannedProgram):
         return lambda: call(self._placed)
 
     def _checked(self, loop: Instruction) -> Callable[[], None]:
-        return lambda: check_progress(loop, int(self._host.iterations), alone=True)
+        def check() -> None:
+            alone = self._numpy.participant.count == 1
+            check_progress(loop, int(self._host.iterations), alone=alone)
+
+        return check
 
 
 def _objects(given: Iterable[object]) -> ctypes.Array[Any]:

@@ -21,7 +21,7 @@ from hloopt.interpret.values import flatten_results, parameter_values
 from hloopt.ir import Module
 from hloopt.kernels import module_kernels
 from hloopt.runtime.blas import blas_threads
-from hloopt.runtime.program import NumpyOptions, Program
+from hloopt.runtime.program import NumpyOptions, SharedProgram
 from hloopt.types import Array, ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["NumpyProgram"]
 
 
-class NumpyProgram(Program):
+class NumpyProgram(SharedProgram):
     """Every computation compiled once; see ``plan`` for the form.
 
     ``loops`` says of each fused loop, by its name, in which blocks it runs, or why whole; ``blocking``
@@ -100,7 +100,7 @@ class NumpyProgram(Program):
     def run_local(
         self, inputs: Sequence[Sequence[Array]], host: Host, transport: Transport
     ) -> list[list[Array]]:
-        """As ``run_participants``, for those of this process; ``transport`` reaches the others."""
+        """Run the entry once for each participant of this process."""
         check_inputs(inputs, self._replicas, self._partitions)
         return self._run_together(inputs, host, transport)
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from hloopt.analysis.contraction import of_dot
 from hloopt.analysis.convolutions import of_convolution
+from hloopt.analysis.elementwise import tells_apart
 from hloopt.interpret import has_evaluation
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import (
@@ -37,6 +38,8 @@ def slow_in_a_loop(one: Instruction, products: int = PRODUCTS, window: int = WIN
     if one.opcode in ("reduce-window", "select-and-scatter"):
         size = one.window.size
         return f"a window has {size} elements, more than {window}" if size > window else ""
+    if tells_apart(one):
+        return f"{one.name} is each participant's own"
     if one.op.is_elementwise or one.opcode in ELEMENTAL or one.opcode in SEQUENTIAL:
         return ""
     return f"{one.name} is a {one.opcode}"
