@@ -51,9 +51,10 @@ def main() -> int:
             ]
             words += ["--spmd", "mpi", "--device", device, str(path)]
             verdict = _verdict(words, given.seconds)
-            seconds = _killed(words)
-            bad += verdict != "ok" or seconds > _MOST_SECONDS
-            print(f"{path.name:50} {device:7} {verdict:12} {seconds:5.2f} s", flush=True)
+            seconds = _killed(words) if verdict == "ok" else None
+            bad += seconds is None or seconds > _MOST_SECONDS
+            lived = "" if seconds is None else f"{seconds:5.2f} s"
+            print(f"{path.name:50} {device:7} {verdict:12} {lived}".rstrip(), flush=True)
     print(f"{len(paths)} programs, {bad} bad")
     return int(bad > 0)
 

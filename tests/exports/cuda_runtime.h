@@ -15,22 +15,22 @@ using std::memcpy;
 inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 using cudaError_t = int;
-using cudaStream_t = int;
+using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = int;
 enum { cudaSuccess, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 inline const char* cudaGetErrorString(int) { return "an error"; }
 inline int cudaMalloc(void** p, size_t n) { return *p = std::aligned_alloc(256, (n + 255) / 256 * 256), 0; }
 inline int cudaMemcpy(void* to, const void* from, size_t n, int) { return memcpy(to, from, n), 0; }
-inline int cudaMemcpyAsync(void* to, const void* from, size_t n, int, int) { return memcpy(to, from, n), 0; }
-inline int cudaMemsetAsync(void* to, int value, size_t n, int) { return std::memset(to, value, n), 0; }
+inline int cudaMemcpyAsync(void* to, const void* from, size_t n, int, cudaStream_t) { return memcpy(to, from, n), 0; }
+inline int cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t) { return std::memset(to, value, n), 0; }
 inline int cudaDeviceSynchronize() { return 0; }
 inline int cudaEventCreate(int*) { return 0; }
-inline int cudaEventRecord(int, int) { return 0; }
+inline int cudaEventRecord(int, cudaStream_t = nullptr) { return 0; }
 inline int cudaEventSynchronize(int) { return 0; }
 inline int cudaEventElapsedTime(float* ms, int, int) { return *ms = 0.1f, 0; }
 
 // Every kernel of the tests has at most 8 pointers; surplus arguments of a C function are not read.
-inline int cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** given, size_t, int) {
+inline int cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** given, size_t, cudaStream_t) {
   using Kernel = void (*)(void*, void*, void*, void*, void*, void*, void*, void*);
   void* p[8] = {};
   for (int i = 0; i < POINTERS; ++i) p[i] = *(void**)given[i];

@@ -23,6 +23,28 @@ ENTRY main {
   ROOT k = f32[6,40] tanh(m)
 }
 """,
+    "a rounding before a wider type": """HloModule m
+most { a = bf16[] parameter(0)
+ b = bf16[] parameter(1)
+ ROOT m = bf16[] maximum(a, b) }
+body {
+  x = bf16[32,10] parameter(0)
+  y = bf16[32,10] parameter(1)
+  s = bf16[32,10] add(x, y)
+  least = bf16[] constant(-inf)
+  most = bf16[32] reduce(s, least), dimensions={1}, to_apply=most
+  m = f32[32] convert(most)
+  w = f32[32,10] convert(s)
+  b = f32[32,10] broadcast(m), dimensions={0}
+  d = f32[32,10] subtract(w, b)
+  ROOT e = f32[32,10] exponential(d)
+}
+ENTRY main {
+  x = bf16[32,10] parameter(0)
+  y = bf16[32,10] parameter(1)
+  ROOT k = f32[32,10] fusion(x, y), kind=kLoop, calls=body
+}
+""",
     "sums of rows": f"""HloModule m
 {_ADD}
 ENTRY main {{

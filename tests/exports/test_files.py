@@ -163,14 +163,78 @@ def test_the_main_of_a_cuda_file(tmp_path: Path, name: str, *, wrong: bool) -> N
         assert f": ok, {file.compared} numbers compared; " in ran.stdout
 
 
-def test_nvcc_builds_the_file(tmp_path: Path) -> None:
-    """The whole of it, with CUDA's own headers."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        pytest.skip("there is no nvcc on the path")
-    file = exported(PROGRAMS["several results of several types"], "cuda")
+def cuda_of(file: ExportedFile) -> str:
+    """The CUDA that a file of JAX compiles."""
+    found = re.search(r"^SOURCE = r?'''(.*?)'''$", file.text, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def headers_of_xla() -> str:
+    """The folder of XLA's headers beside the JAX of ``HLOOPT_XLA_PYTHON``."""
+    asked = [os.environ["HLOOPT_XLA_PYTHON"], "-c", "import jax; print(jax.ffi.include_dir())"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+# Runs a file's handler by XLA, which has no stream on a CPU to hand on.
+HANDLED = """
+import ctypes, importlib.util, sys
+import jax
+found = importlib.util.spec_from_file_location("exported", sys.argv[1])
+exported = importlib.util.module_from_spec(found)
+found.loader.exec_module(exported)
+handler = getattr(ctypes.cdll.LoadLibrary(sys.argv[2]), sys.argv[3] + "_ffi")
+jax.ffi.register_ffi_target(sys.argv[3], jax.ffi.pycapsule(handler), platform="cpu")
+setattr(exported, sys.argv[3], exported.on_gpu)
+sys.exit(exported.main())
+"""
+
+
+def test_xla_calls_the_handler_of_a_jax_file(tmp_path: Path) -> None:
+    """Compiled against XLA's own headers, as it stands; then run by XLA with a stand-in of CUDA's runtime."""
+    python, compiler = os.environ.get("HLOOPT_XLA_PYTHON"), shutil.which("g++")
+    if python is None or compiler is None:
+        pytest.skip("needs g++, and HLOOPT_XLA_PYTHON for a Python with JAX")
+    file = exported(PROGRAMS["several results of several types"], "jax")
     (tmp_path / file.name).write_text(file.text)
-    command = [nvcc, "-std=c++17", "-arch=sm_90", "-c", file.name, "-o", "a.o"]
+    source = cuda_of(file)
+    build = [
+        compiler,
+        "-std=c++17",
+        "-DNO_MAIN",
+        "-DWITH_FFI",
+        f"-I{HERE}",
+        f"-I{headers_of_xla()}",
+    ]
+    build += ["-w", f"-DPOINTERS={source.count('void* in_') + source.count('void* out')}"]
+    (tmp_path / "kernel.cpp").write_text(source)
+    subprocess.run([*build, "-fsyntax-only", "kernel.cpp"], cwd=tmp_path, check=True, timeout=120)
+    stream = ".Ctx<xla::ffi::PlatformStream<cudaStream_t>>()"
+    assert source.count(stream) == source.count("run(cudaStream_t stream, ") == 1
+    plain = source.replace(stream, "").replace("run(cudaStream_t stream, ", "run(")
+    plain = plain.replace("workspace->untyped_data(), stream)", "nullptr, nullptr)")
+    (tmp_path / "kernel.cpp").write_text(plain)
+    command = [*build, "-ffp-contract=off", "-shared", "-fPIC", "kernel.cpp", "-o", "kernel.so"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    words = [python, "-c", HANDLED, file.name, "./kernel.so", file.name.removesuffix(".py")]
+    cpu = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=cpu, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert f": ok, {file.compared} numbers compared" in ran.stdout
+
+
+@pytest.mark.parametrize("form", ["cuda", "jax"])
+def test_nvcc_builds_the_file(tmp_path: Path, form: str) -> None:
+    """The whole of it, with CUDA's own headers and, for JAX, those of XLA."""
+    nvcc, python = shutil.which("nvcc"), os.environ.get("HLOOPT_XLA_PYTHON")
+    if nvcc is None or (form == "jax" and python is None):
+        pytest.skip("needs nvcc on the path, and HLOOPT_XLA_PYTHON for a Python with JAX")
+    file = exported(PROGRAMS["several results of several types"], form)
+    source, options = file.text, []
+    if form == "jax":
+        source, options = cuda_of(file), ["-DNO_MAIN", "-DWITH_FFI", f"-I{headers_of_xla()}"]
+    (tmp_path / "kernel.cu").write_text(source)
+    command = [nvcc, "-std=c++17", "-arch=sm_90", *options, "-c", "kernel.cu", "-o", "a.o"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
 
 
