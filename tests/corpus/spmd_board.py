@@ -3,7 +3,7 @@
     python -m tests.corpus.spmd_board [--processes N] [--device cpu|native] [--seconds S] [FILE...]
 
 Without files: the programs of ``$HLOOPT_CORPUS`` for 8 devices in which these meet.  Each is run by ``mpiexec`` with its
-participants on N processes, more than there are cores; then the run is repeated without end, and one of its
+participants on N processes, more than there are cores, and what cannot be run says why; then the run is repeated without end, and one of its
 processes killed: how long the others live is the second figure.
 """
 
@@ -52,7 +52,8 @@ def main() -> int:
             words += ["--spmd", "mpi", "--device", device, str(path)]
             verdict = _verdict(words, given.seconds)
             seconds = _killed(words) if verdict == "ok" else None
-            bad += seconds is None or seconds > _MOST_SECONDS
+            bad += verdict in ("differs", "nothing verified", "too long")
+            bad += seconds is not None and seconds > _MOST_SECONDS
             lived = "" if seconds is None else f"{seconds:5.2f} s"
             print(f"{path.name:50} {device:7} {verdict:12} {lived}".rstrip(), flush=True)
     print(f"{len(paths)} programs, {bad} bad")
