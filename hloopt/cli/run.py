@@ -259,9 +259,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     unused = dict.fromkeys(map(load, options.custom_calls))
     runner = Runner.of(options, ctx.with_resource)
     options.check()
-    runner = replace(
-        runner, world=_world(ctx, exact=options.exact) if options.spmd == "mpi" else None
-    )
+    runner = replace(runner, world=_world(ctx, options))
     runner.watchers.extend(watch.watchers("", runner.chosen.label))
     for note in runner.notes:
         click.echo(f"note: {note}", err=True)
@@ -292,11 +290,13 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     ctx.exit(max([code, *(row.get("verdict") in ("differs", "nothing verified") for row in rows)]))
 
 
-def _world(ctx: click.Context, *, exact: bool) -> World:
-    """The processes that mpiexec started; all but the first serve it here, and end with it."""
+def _world(ctx: click.Context, options: RunOptions) -> World | None:
+    """The processes that mpiexec started, if wanted; all but the first serve it here, and end with it."""
+    if options.spmd != "mpi":
+        return None
     from hloopt.driver.spmd import World, processes
 
-    world = World(processes(), show_error, exact=exact)
+    world = World(processes(), show_error, exact=options.exact)
     if world.processes.rank:
         world.serve()
         ctx.exit(0)

@@ -12,17 +12,16 @@ import numpy as np
 from jax.interpreters import mlir
 
 from hloopt.backends import check_device, compile_module, options_for
-from hloopt.driver.selecting import Selecting
+from hloopt.driver.explaining import ModuleExplained, explain
+from hloopt.driver.kernels import stats
 from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.jax.modules import call_module, module_of, platform_of
 from hloopt.jax.primitive import Backend, bind, calls_in
-from hloopt.kernels.costs import costs_by_place
 from hloopt.kernels.selection import KernelSelection
 from hloopt.pipelines import Given, make_pipeline, optimize_module
 from hloopt.prover.compare import ModulesCompared, compare_modules
-from hloopt.report.explain import summary
-from hloopt.report.stats import ModuleStats, module_stats
+from hloopt.report.stats import ModuleStats
 from hloopt.runtime.program import NumpyOptions
 from hloopt.targets import find_gpu
 
@@ -116,18 +115,19 @@ class Function:
         """The module that runs for these arguments."""
         return self._backend.made_of(self.module(*args, **kwargs))
 
-    def stats(self, *args: Any, **kwargs: Any) -> ModuleStats:
-        """What ``hloopt stats`` counts in the module that runs for these arguments."""
-        return module_stats(self.hlo(*args, **kwargs))
+    def stats(self, *args: Any, target: str | None = None, **kwargs: Any) -> ModuleStats:
+        """What ``hloopt.stats`` says of the module that runs for these arguments; times on a ``target``."""
+        return stats(self.hlo(*args, **kwargs), target)
 
-    def explain(self, *args: Any, target: str | None = None, **kwargs: Any) -> list[dict[str, Any]]:
-        """The summary of ``hloopt explain``: a row for each opcode, kernel and reason, of the module that runs.
+    def explain(
+        self, *args: Any, names: Sequence[str] = (), target: str | None = None, **kwargs: Any
+    ) -> ModuleExplained:
+        """What ``hloopt.explain`` says of the module that runs for these arguments, and of ``names`` in it.
 
-        ``target`` names the device whose kernels these are.  Raises ``UsageError`` for one that is not known.
+        ``target`` names the device whose kernels these are.  Raises ``UsageError`` for a target and a name that
+        are not known.
         """
-        selection = Selecting({} if target is None else {"target": target}, {})
-        ready, choices, _ = selection.choose(self.hlo(*args, **kwargs))
-        return summary(choices, costs_by_place(ready, selection.predictor()))
+        return explain(self.hlo(*args, **kwargs), *names, pipeline="", target=target)
 
     def compare(self, *args: Any, **kwargs: Any) -> ModulesCompared:
         """JAX's module and the one that runs on the same inputs, as ``hloopt.compare`` does."""

@@ -24,10 +24,7 @@ def typed(array: Any, shape: Any) -> Any:
 
 def stored(array: Any) -> Any:
     """The inverse of ``typed``, for results."""
-    import numpy as np
-
-    # Arrays from other processes bring copies of their types, which NumPy does not call built in.
-    plain = array.dtype.kind != "V" and np.dtype(array.dtype.type).isbuiltin == 1
+    plain = array.dtype.type.__module__ == "numpy"
     return array if plain else array.view(f"u{array.dtype.itemsize}")
 
 

@@ -18,6 +18,9 @@ import re
 import sys
 from typing import Any
 
+if sys.platform != "win32":
+    import resource
+
 # Private names, but for those of MLIR itself: another version of jaxlib may lack them.
 _NEEDED = ("mlir_module_to_xla_computation", "hlo_to_stablehlo", "refine_polymorphic_shapes")
 _PLACE = re.compile(r'"-":(\d+):(\d+)')
@@ -269,9 +272,7 @@ def _reason(error: Exception) -> dict[str, Any]:
 
 
 def _limit_memory(size: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on Windows
+    if sys.platform == "win32":
         return
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     least = size if hard == resource.RLIM_INFINITY else min(size, hard)

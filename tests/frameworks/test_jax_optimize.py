@@ -180,7 +180,12 @@ def test_views() -> None:
     assert any(one.opcode == "fusion" for one in hlo.instructions())
     assert not any(one.opcode == "fusion" for one in found.module(WEIGHTS, X).instructions())
     assert found.stats(WEIGHTS, X).opcodes["dot"] == 3
-    assert {row["opcode"] for row in found.explain(WEIGHTS, X, target="h200")} >= {"fusion", "dot"}
+    assert found.stats(WEIGHTS, X, target="h200").seconds > 0
+    explained = found.explain(WEIGHTS, X, target="h200").to_json()
+    assert explained == hloopt.explain(hlo, pipeline="", target="h200").to_json()
+    assert {row["opcode"] for row in explained["summary"]} >= {"fusion", "dot"}
+    (kernel, *_) = (one.name for one in hlo.entry if one.opcode == "fusion")
+    assert found.explain(WEIGHTS, X, names=[kernel]).names == (kernel,)
     assert found.compare(WEIGHTS, X).equal
     with pytest.raises(UsageError, match="h2000"):
         found.explain(WEIGHTS, X, target="h2000")
