@@ -11,12 +11,13 @@ from functools import partial
 
 from hloopt.backends.device_compile import Prepared
 from hloopt.backends.native.program import NativeProgram
-from hloopt.errors import EvaluationError
+from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import Host, check_inputs
 from hloopt.interpret.participant import Participant, Transport
 from hloopt.interpret.participants import Participants
 from hloopt.interpret.progress import Progress
-from hloopt.runtime.program import NativeOptions, SharedProgram
+from hloopt.runtime.program import NativeOptions, Program, SharedProgram
+from hloopt.runtime.timing import StepClock
 from hloopt.types import Array
 
 __all__ = ["NativeParticipants"]
@@ -44,6 +45,10 @@ class NativeParticipants(SharedProgram):
         """Raises ``EvaluationError``: several participants have several lists of inputs."""
         count = self._counts[0] * self._counts[1]
         raise EvaluationError(f"this program has {count} participants; see run_participants")
+
+    def timed(self) -> tuple[Program, StepClock]:
+        """Raises ``UsageError``: one clock cannot tell several programs apart."""
+        raise UsageError("steps of several participants are timed on the device cpu, not native")
 
     def run_participants(
         self, inputs: Sequence[Sequence[Array]], host: Host | None = None
