@@ -16,8 +16,8 @@ where they are not, and roundings moved only while an element is within its boun
 magnitude explains, for as many evaluations as it takes, 16 at most: more of them allow more, never less.
 
 Integers and pred are right where they are equal, and so are NaN and infinities, or rounding decides what they
-are (an index of a maximum, the root of a difference): where no bound excludes it and such evaluations had it
-(``movement.Movement.allows``).
+are (an index of a maximum, the root of a difference, a sum that overflows in some orders of its terms): where
+no bound excludes it and such evaluations had it (``movement.Movement.allows``).
 0.0 equals -0.0.  Complex numbers are compared by modulus.  Results without a finite number verify nothing.
 """
 
