@@ -167,10 +167,10 @@ _DEVICE = (
 )
 _GPU = f"drop-kernels,{_DEVICE},kernel-selection"
 # What else no loop computes has kernels of its own, such as linear systems and transforms, or the NumPy
-# executor runs it: top-k by partitions, eigenvalues by LAPACK, ragged products by BLAS, running sums in one go.
+# executor runs it: top-k of long rows, eigenvalues by LAPACK, ragged products by BLAS, running sums in one go.
 _NATIVE = (
     "native-loop-fusion,drop-kernels{device=native},call-inliner,sole-participant,batch-norm-expander,"
-    "stochastic-convert-expander,layout-normalization,native-row-fusion,native-splitter,"
+    "stochastic-convert-expander,topk-expander{most=256},layout-normalization,native-row-fusion,native-splitter,"
     f"{_ORDER},kernel-selection{{device=native}}"
 )
 

@@ -30,7 +30,7 @@ from hloopt.kernel_ir.types import INT
 from hloopt.kernels.families.sort import carries_positions, rows_of, sort_of
 from hloopt.types import DType, dtype
 
-__all__ = ["EMITTERS"]
+__all__ = ["EMITTERS", "index_in_row", "place_of"]
 
 
 class _Places:
@@ -113,7 +113,7 @@ def _emit_block(f: FunctionWriter) -> None:
     row = f.block()
     with _threads(f, length, "at") as at:
         scope = f.elements.scope
-        index = _index(sort, row, at)
+        index = index_in_row(sort, row, at)
         for array, operand in zip(places.arrays, sort.operands, strict=False):
             scope.set(array[at], f.elements.value(operand, index))
         if places.carries:
@@ -121,7 +121,7 @@ def _emit_block(f: FunctionWriter) -> None:
     f.barrier()
     _network(f, places, _power(length), length)
     with _threads(f, length, "at") as at:
-        linear = _linear(sort, row, at)
+        linear = place_of(sort, row, at)
         for number, _ in enumerate(sort.operands):
             f.store(f.result(number), linear, places.arrays[number][at])
 
@@ -149,7 +149,7 @@ def _network(
         f.barrier()
 
 
-def _index(sort: Instruction, row: Index, at: Index) -> Indices:
+def index_in_row(sort: Instruction, row: Index, at: Index) -> Indices:
     """The index of element ``at`` of a row."""
     dims = sort.operands[0].array.dims
     axis = sort.attributes["dimensions"][0]
@@ -157,7 +157,8 @@ def _index(sort: Instruction, row: Index, at: Index) -> Indices:
     return (*others[:axis], at, *others[axis:])
 
 
-def _linear(sort: Instruction, row: Index, at: Index) -> Index:
+def place_of(sort: Instruction, row: Index, at: Index) -> Index:
+    """Where in memory element ``at`` of a row lies, in elements."""
     _, length, stride = rows_of(sort)
     return row // stride * (length * stride) + row % stride + at * stride
 
@@ -197,7 +198,7 @@ def _tile(f: FunctionWriter) -> None:
             _threads(f, size, "at") as at,
             f.elements.when(*[as_expr(at) < count] if length % size else []) as inside,
         ):
-            place = inside.declare(INT, _linear(sort, row, start + at), "place")
+            place = inside.declare(INT, place_of(sort, row, start + at), "place")
             for shared, memory in zip(places.arrays, _global(f), strict=True):
                 if loading:
                     inside.set(shared[at], memory[place])
@@ -221,7 +222,7 @@ def _long_step(f: FunctionWriter) -> None:
         with e.when(j < length) as inside:
             left, right = (
                 inside.declare(
-                    INT, _linear(sort, row, Symbol(var.name, 0, length - 1).index), "place"
+                    INT, place_of(sort, row, Symbol(var.name, 0, length - 1).index), "place"
                 )
                 for var in (i, j)
             )

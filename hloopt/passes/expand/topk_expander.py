@@ -27,6 +27,7 @@ class TopkExpander(Expander):
 
     library  whether to leave what XLA has a kernel for: at most 16 of 1,024 elements or more, of f32 or bf16,
              in one or two dimensions
+    most     elements of a row: what is of longer ones stays; 0 for no limit
     """
 
     opcodes: ClassVar[frozenset[str]] = frozenset({"topk", "custom-call"})
@@ -40,10 +41,15 @@ ENTRY main {
 """
 
     library: bool = False
+    most: int = 0
 
     def is_candidate(self, instruction: Instruction) -> bool:
         """The op, and calls of that target."""
-        return _is_topk(instruction) and not (self.library and _has_kernel(instruction))
+        if not _is_topk(instruction) or (self.library and _has_kernel(instruction)):
+            return False
+        source = instruction.operands[0].shape if instruction.operands else None
+        is_long = isinstance(source, ArrayShape) and source.rank > 0 and source.dims[-1] > self.most
+        return not (self.most and is_long)
 
     def step(self, instruction: Instruction) -> str:
         """The op or the call."""

@@ -157,9 +157,9 @@ less {
   ROOT r = pred[] compare(p, q), direction=LT
 }
 ENTRY e {
-  x = f32[4,4] parameter(0)
-  y = f32[4,4] add(x, x)
-  ROOT c = f32[4,4] sort(y), dimensions={1}, to_apply=less
+  x = f32[64,64] parameter(0)
+  y = f32[64,64] add(x, x)
+  ROOT c = f32[64,64] sort(y), dimensions={1}, to_apply=less
 }
 """
     fails = [True]
@@ -176,7 +176,7 @@ ENTRY e {
 
     monkeypatch.setattr(native, "call_of", made)
     program = _program(text)
-    x = np.eye(4, dtype=np.float32)
+    x = np.eye(64, dtype=np.float32)
     with pytest.raises(ZeroDivisionError, match="on purpose") as caught:
         program.run([x])
     assert caught.traceback[-1].name == "failing"
@@ -401,8 +401,8 @@ def test_thread_count() -> None:
 
 
 def test_what_is_called_back() -> None:
-    """A sort goes to the NumPy executor, what surrounds it does not."""
-    program = _program(QUICK)
+    """A long sort goes to the NumPy executor, what surrounds it does not."""
+    program = _program(QUICK.replace("u32[4]", "u32[2000]"))
     found = [
         (step.instruction.opcode, step.spec.kernel)
         for step in walk_steps(program.plan.steps)

@@ -1,4 +1,4 @@
-"""What the native device leaves to the NumPy executor: some products by BLAS, sorts, eigenvalues."""
+"""What the native device leaves to the NumPy executor: some products by BLAS, long sorts, eigenvalues."""
 
 from __future__ import annotations
 
