@@ -43,7 +43,7 @@ def copies(subject: Subject) -> Iterator[FindingCandidate]:
             yield FindingCandidate(
                 (parameter,),
                 f"%{parameter.name} is updated in place, but it is an argument that the caller may read "
-                f"again: XLA copies its {parameter.shape.byte_size:,} bytes first. Result {_place(index)} has "
+                f"again: XLA copies its {parameter.shape.byte_size:,} bytes first. {_place(index)} has "
                 "the same shape and could take its memory.",
                 _donate([parameter]),
                 _Donated({parameter.parameter_number: index}),
@@ -166,4 +166,4 @@ def _alike(one: ArrayShape, other: ArrayShape) -> bool:
 
 
 def _place(index: tuple[int, ...]) -> str:
-    return str(index[0]) if index else "of the entry"
+    return f"Result {index[0]}" if index else "The result"
