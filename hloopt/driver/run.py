@@ -273,7 +273,8 @@ class Runner:
         """The inputs of each participant and where they come from."""
         path, seed = self.options.inputs, self.options.seed
         if path:
-            return load_all_inputs(Path(path), task.module, prod(counts)), path
+            arrays = load_all_inputs(Path(path), task.module, prod(counts), task.weights)
+            return arrays, path
         if task.inputs is not None:
             return [list(task.inputs) for _ in range(prod(counts))], "given"
         if task.snapshot is None or seed is not None:

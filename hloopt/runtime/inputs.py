@@ -180,14 +180,16 @@ def load_inputs(path: Path, module: Module) -> list[Array]:
     return load_all_inputs(path, module, 1)[0]
 
 
-def load_all_inputs(path: Path, module: Module, participants: int) -> list[list[Array]]:
-    """As ``load_inputs``, for each participant."""
+def load_all_inputs(
+    path: Path, module: Module, participants: int, weights: Mapping[int, Array] | None = None
+) -> list[list[Array]]:
+    """As ``load_inputs``, for each participant.  ``weights``, by number, are taken for what is not there."""
     wanted = [
         (f"parameter {parameter.name}", shape)
         for parameter in module.entry.parameters
         for shape in _arrays(parameter)
     ]
-    return _load(path, "in", wanted, participants)
+    return _load(path, "in", wanted, participants, weights or {})
 
 
 def load_expected(path: Path, module: Module) -> list[Array]:
@@ -198,7 +200,7 @@ def load_expected(path: Path, module: Module) -> list[Array]:
 def load_all_expected(path: Path, module: Module, participants: int) -> list[list[Array]]:
     """As ``load_expected``, for each participant."""
     wanted = [("result", shape) for shape in _arrays(module.entry.root)]
-    return _load(path, "out", wanted, participants)
+    return _load(path, "out", wanted, participants, {})
 
 
 def _arrays(instruction: Instruction) -> list[ArrayShape]:
@@ -206,9 +208,19 @@ def _arrays(instruction: Instruction) -> list[ArrayShape]:
 
 
 def _load(
-    path: Path, prefix: str, wanted: list[tuple[str, ArrayShape]], participants: int
+    path: Path,
+    prefix: str,
+    wanted: list[tuple[str, ArrayShape]],
+    participants: int,
+    others: Mapping[int, Array],
 ) -> list[list[Array]]:
     there = stored(path)
+    named = {name.partition(".")[0] for name in there}
+    there |= {
+        name: array
+        for number, array in others.items()
+        if (name := f"{prefix}_{number}") not in named
+    }
     found = sorted(
         (name for name in there if name.startswith(f"{prefix}_")),
         key=lambda name: (len(name), name),

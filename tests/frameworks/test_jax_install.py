@@ -138,3 +138,30 @@ def test_passes_that_may_not_run_there(name, reason) -> None:
     """They are refused at once, and nothing is registered."""
     with pytest.raises(UsageError, match=rf"cannot run within XLA: .*{reason}"):
         hloopt.jax.install(name)
+
+
+@pytest.mark.parametrize("platforms", [("cpu",), ("cuda",), ("cuda", "rocm")])
+def test_what_is_registered_is_removed(monkeypatch, platforms) -> None:
+    """For the platforms that are named and no others, under one name; two are told apart."""
+    called = []
+
+    def recorded(kind):
+        return lambda *given, **place: called.append((kind, len(given), place))
+
+    for kind in ("register", "clear"):
+        monkeypatch.setattr(jax.extend.xla, f"{kind}_hlo_module_transformation", recorded(kind))
+    with hloopt.jax.install(platforms=platforms), hloopt.jax.install(platforms=platforms):
+        pass
+    (first, second, *_) = called
+    assert [kind for kind, _, _ in called] == ["register"] * 2 + ["clear"] * 2
+    assert [count for _, count, _ in called] == [1, 1, 0, 0]
+    assert all(place["platforms"] == list(platforms) for _, _, place in called)
+    assert first[2]["name"] != second[2]["name"]
+    assert [place for _, _, place in called[2:]] == [second[2], first[2]]
+
+
+def test_another_platform_does_not_change_this_one() -> None:
+    """XLA calls what is registered for the platform that it compiles for."""
+    with hloopt.jax.install(platforms=("cuda",)) as installed:
+        jax.jit(sums)(X)
+    assert installed.log == []

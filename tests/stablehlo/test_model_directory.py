@@ -81,6 +81,18 @@ def test_inputs_without_an_example_are_made(tmp_path: Path) -> None:
     report = hloopt.run(folder)
     assert report.passed
     assert "weights of the model" in invoke("run", str(folder)).stdout
+    given, out = tmp_path / "given.npz", tmp_path / "out.npz"
+    np.savez(given, in_1=X)
+    words = ("run", str(folder), "--inputs", str(given), "--save-outputs", str(out))
+    assert invoke(*words).exit_code == 0
+    with np.load(out) as results:
+        np.testing.assert_array_equal(results["out_0"], RESULT)
+    np.savez(given, in_1=X, in_2=BIAS + 1)
+    assert invoke(*words).exit_code == 0
+    with np.load(out) as results:
+        np.testing.assert_array_equal(results["out_0"], RESULT + 1)
+    np.savez(given, in_2=BIAS)
+    assert "given.npz: it has no in_1" in invoke(*words).stderr
 
 
 @needs_jaxlib
