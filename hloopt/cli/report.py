@@ -7,17 +7,21 @@ from typing import Any
 
 import click
 
-from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.files import Input, InputText, each_input, one_text, open_texts, read_input
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.outputs import check_output
 from hloopt.cli.pipeline_options import PASSES, chosen_passes
-from hloopt.driver.page import page_of
-from hloopt.driver.selecting import selecting
+from hloopt.cli.waiting import patience
+from hloopt.driver.page import ModulePage, page_of
+from hloopt.driver.passes import Chosen
+from hloopt.driver.selecting import Selecting, selecting
 from hloopt.driver.writing import write_text
 from hloopt.errors import UsageError
+from hloopt.pages.serving import PageServer
+from hloopt.verifier import verify_module
 
 __all__ = ["command"]
 
@@ -29,7 +33,7 @@ __all__ = ["command"]
         "Passes": PASSES.names,
         "Kernels": KERNELS.names,
         "Input": ("module", "stage", "strict"),
-        "Output": ("output", "as_json"),
+        "Output": ("output", "serve", "as_json"),
     },
 )
 @files_argument
@@ -39,9 +43,16 @@ __all__ = ["command"]
 @click.option(
     "-o", "--output", metavar="OUT", help="Write the page to this file, or into this directory."
 )
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Serve the page to a browser on this machine: made again when FILE changes, any other plan priced.",
+)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], output: str | None, as_json: bool) -> None:
+def command(
+    ctx: click.Context, files: tuple[str, ...], output: str | None, serve: bool, as_json: bool
+) -> None:
     """Write a page about a module: what costs, why, and what each pass and decision did.
 
     The page is one HTML file that needs no network: what the time goes to, by kernel and by line of the
@@ -56,13 +67,19 @@ def command(ctx: click.Context, files: tuple[str, ...], output: str | None, as_j
     Example:
       hloopt report dump.txt -o report.html
       hloopt report dump/ --module jit_step --target a100 -o pages/
+      hloopt report model.hlo --serve
     """
-    if output is None and not as_json:
-        raise UsageError("a page is not printed: give -o FILE.html or -o DIR, or --json")
+    if serve and (output is not None or as_json):
+        raise UsageError("--serve shows the page in a browser: it goes with neither -o nor --json")
+    if not serve and output is None and not as_json:
+        raise UsageError("a page is not printed: give -o FILE.html or -o DIR, --serve or --json")
     options = kernel_options()
     selection = selecting(options, ctx.with_resource, predicted=True)
     chosen = chosen_passes(options)
     texts = open_texts(files)
+    if serve:
+        _serve(one_text(texts, "a page belongs"), chosen, selection)
+        return
     if output is not None:
         check_output(output, texts, form="page")
 
@@ -76,3 +93,24 @@ def command(ctx: click.Context, files: tuple[str, ...], output: str | None, as_j
 
     rows, code = each_input(texts, step, "reporting on")
     end(ctx, rows, code)
+
+
+def _serve(text: InputText, chosen: Chosen, selection: Selecting) -> None:
+    """Serve the page until Ctrl-C.  Raises what reading the module does."""
+    if text.path is None:
+        raise UsageError("--serve follows a file, and standard input is none")
+
+    def make() -> ModulePage:
+        found = read_input(text)
+        verify_module(found.module)
+        return page_of(found.module, found.name, chosen, selection)
+
+    with patience("reporting on", text.path.name):
+        server = PageServer(make, [text.path])
+    with server:
+        click.echo(server.address)
+        click.echo(f"{text.path} is followed; Ctrl-C ends", err=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return

@@ -19,7 +19,7 @@ from hloopt.driver.run import read_task
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.driver.whatif import WhatIf
 from hloopt.dumps import parse_name, read_dump
-from hloopt.errors import HlooptError
+from hloopt.errors import HlooptError, UsageError
 from hloopt.findings import Planner, chosen_kinds, find
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
@@ -54,6 +54,21 @@ class ModulePage:
 
     overview: Mapping[str, Any]
     parts: Mapping[str, Any]
+    what_if: WhatIf
+
+    def ask(self, question: Mapping[str, str]) -> dict[str, Any]:
+        """The plan with a ``producer`` and a ``consumer`` decided as ``what`` says, ``fuse`` or ``part``.
+
+        Raises ``UsageError`` for what is no such question.
+        """
+        keys = ("what", "producer", "consumer")
+        what, producer, consumer = (question.get(key, "") for key in keys)
+        if what not in ("fuse", "part") or not (producer and consumer):
+            raise UsageError("a question has 'what', fuse or part, 'producer' and 'consumer'")
+        if not self.what_if.possible:
+            raise UsageError("these passes fuse nothing, or a rule or lock file decides already")
+        fuse = what == "fuse"
+        return self.what_if.priced(fuse=fuse, producer=producer, consumer=consumer).to_json()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -100,7 +115,7 @@ def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> 
         notes = [*notes, *more]
     costs = kernel_costs(ready, predictor)
     numbers = content.PageNumbers(ready)
-    parts = _parts(ready, costs, rows, numbers)
+    parts = _parts(ready, costs, rows, numbers, gpu=predictor.target.kind != "cpu")
     parts["decisions"] = content.decisions(provenance.history.plans, lost, numbers)
     parts["passes"] = {"runs": diffs.runs}
     if what_if.possible:
@@ -115,14 +130,14 @@ def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> 
     overview = {
         **_about(module, name, chosen, predictor),
         "given": given,
-        "counts": {**_figures(ready, costs), "peak": parts["memory"]["peak"]},
+        "counts": {**_figures(ready, costs), "peak": parts["memory"]["assigned"]["bytes"]},
         "seconds": sum(row.seconds for row in costs),
         "bounds": _bounds(costs),
         "language": "C++" if selection.is_native else "CUDA C",
         "findings": findings,
         "notes": list(dict.fromkeys(notes)),
     }
-    return ModulePage(overview, parts)
+    return ModulePage(overview, parts, what_if)
 
 
 def _findings(what_if: WhatIf) -> list[dict[str, Any]]:
@@ -138,6 +153,8 @@ def _parts(
     costs: Sequence[KernelCost],
     rows: Iterable[Choice],
     numbers: content.PageNumbers,
+    *,
+    gpu: bool,
 ) -> dict[str, Any]:
     """What the module that is ready shows by itself."""
     spent = spent_by(ready, costs)
@@ -147,7 +164,7 @@ def _parts(
         "kernels": content.kernels(costs, choices, numbers),
         "source": content.source_lines(costs, numbers),
         "graph": content.graph_views(ready, numbers, spent),
-        "memory": content.memory(ready, numbers),
+        "memory": content.memory(ready, numbers, gpu=gpu),
     }
 
 

@@ -16,6 +16,7 @@ from hloopt.ir.instruction import brief
 from hloopt.kernels.costs import KernelCost
 from hloopt.pages.unfolding import Unfolding
 from hloopt.report.kernels import kernel_text, launch_text
+from hloopt.report.memory import memory_use
 from hloopt.report.picture import draw, kind_of, short_text
 from hloopt.rewrite.naming import op_name_of
 
@@ -198,8 +199,8 @@ def _refused(row: Lost, numbers: PageNumbers) -> dict[str, Any]:
     }
 
 
-def memory(module: Module, numbers: PageNumbers) -> dict[str, Any]:
-    """The bytes alive at each instruction of the entry, and the buffers alive at the peak, largest first."""
+def memory(module: Module, numbers: PageNumbers, *, gpu: bool) -> dict[str, Any]:
+    """What a run needs as XLA assigns it; what is alive at each instruction of the entry, and at the peak."""
     entry = module.entry
     known: Known = {}
     found = peak(entry, known)
@@ -213,6 +214,7 @@ def memory(module: Module, numbers: PageNumbers) -> dict[str, Any]:
         alive += change[place]
         moments.append((numbers.of[one], alive + called_bytes(one, known)))
     return {
+        "assigned": memory_use(module, gpu=gpu, most=0).to_json(),
         "peak": found.byte_size,
         "at": None if found.instruction is None else numbers.of[found.instruction],
         "called": found.called_bytes,

@@ -153,6 +153,12 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "Enter" && event.target.tagName === "TR") event.target.click();
 });
 
+// Served, the page is made again when its file changes.
+if (overview.live) setInterval(async () => {
+  const found = await fetch("state").then((answer) => answer.json()).catch(() => overview);
+  if (found.state !== overview.state) location.reload();
+}, 2000);
+
 $("sections").append(...known.map((name) => h("a", { href: `#${name}` }, sections[name][0])));
 addEventListener("hashchange", route);
 addEventListener("popstate", route);

@@ -42,7 +42,7 @@ async function overviewSection() {
       figure(counts.kernels.toLocaleString("en"), "kernels", `${given.kernels.toLocaleString("en")} as given`),
       figure(counts.launches.toLocaleString("en"), "launches a run", given.launches !== counts.launches ? `${given.launches.toLocaleString("en")} as given` : ""),
       figure(bytesText(counts.bytes), "read and written", `${bytesText(given.bytes)} as given`),
-      figure(bytesText(counts.peak), "alive at most", ""),
+      figure(bytesText(counts.peak), "of memory", "as XLA assigns it"),
       figure(counts.instructions.toLocaleString("en"), "instructions", `${given.instructions.toLocaleString("en")} as given`)),
     seconds ? h("section", {}, h("h3", {}, "What the time is bound by"), spent) : "",
     overview.findings ? findings(overview.findings) : note("hloopt why looks for changes that would help in a module of this size."),
@@ -161,9 +161,10 @@ async function passesSection() {
 }
 
 async function memorySection() {
-  const found = await part("memory");
+  const found = await part("memory"), { assigned } = found;
   await instructions();
-  return h("div", {}, h("p", {}, h("b", {}, bytesText(found.peak)), " are alive at most", found.at === null ? "" : [", while ", linkTo(found.at), " runs"], found.called ? `: ${bytesText(found.called)} of them in the computations it calls` : "", "."),
+  return h("div", {}, h("p", {}, h("b", {}, bytesText(assigned.bytes)), ` are needed as XLA assigns buffers: ${["parameters", "results", "temporaries"].map((kind) => `${bytesText(assigned[kind])} of ${kind}`).join(", ")}.`),
+    h("p", {}, h("b", {}, bytesText(found.peak)), " are alive at most", found.at === null ? "" : [", while ", linkTo(found.at), " runs"], found.called ? `: ${bytesText(found.called)} of them in the computations it calls` : "", "."),
     memoryChart(found, inspect), h("h3", {}, "Alive at the peak"),
     table([
       { head: "buffer", kind: "wide", cell: (row) => [linkTo(row.at), row.index.length ? `{${row.index}}` : ""], sort: (row) => program.names[row.at], find: (row) => program.names[row.at] },

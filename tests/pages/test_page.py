@@ -125,7 +125,8 @@ def test_figures_are_those_of_other_commands(tmp_path: Path) -> None:
     assert made.overview["seconds"] == pytest.approx(stats["prediction"]["seconds"])
     assert made.overview["counts"]["kernels"] == stats["kernels"]
     assert made.overview["counts"]["peak"] == stats["peak_bytes"]
-    assert max(alive for _, alive in made.parts["memory"]["moments"]) == stats["peak_bytes"]
+    memory = made.parts["memory"]
+    assert max(alive for _, alive in memory["moments"]) == memory["peak"]
     lines = {row["line"]: row["seconds"] for row in made.parts["source"]}
     given = {row["name"]: row["seconds"] for row in stats["prediction"]["sources"]}
     assert {line: lines[line] for line in given} == pytest.approx(given)
@@ -249,7 +250,7 @@ def test_mistakes_are_errors(tmp_path: Path) -> None:
     file.write_text(PROGRAM.replace("sine(d)", "sine(q)"))
     done = invoke("report", str(file))
     assert done.exit_code == 2
-    assert "a page is not printed: give -o FILE.html or -o DIR, or --json" in done.stderr
+    assert "a page is not printed: give -o FILE.html or -o DIR, --serve or --json" in done.stderr
     done = invoke("report", str(file), "-o", str(tmp_path / "p.html"))
     assert done.exit_code == 3
     assert f"{file}:7:23: error: there is no instruction 'q' in 'e'" in done.stderr

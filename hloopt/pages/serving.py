@@ -1,0 +1,167 @@
+"""A page served on this machine alone: made again when its file changes, with any other plan priced on demand.
+
+Every address begins with a token that nobody else knows, and requests have to name this host, so that no
+other page in the browser can ask anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, Protocol
+
+from hloopt.errors import HlooptError, UsageError
+from hloopt.pages.page import page_html
+
+__all__ = ["PageServer", "ServedPage"]
+
+_HOST: Final = "127.0.0.1"
+_MOST_ASKED: Final = 65_536
+"""Bytes of a question."""
+
+
+class ServedPage(Protocol):
+    """What is shown of a module, and what can be asked about it."""
+
+    @property
+    def overview(self) -> Mapping[str, Any]:
+        """What is shown at once."""
+
+    @property
+    def parts(self) -> Mapping[str, Any]:
+        """What is shown when a section is opened."""
+
+    def ask(self, question: Mapping[str, str]) -> dict[str, Any]:
+        """The answer to a question; raises ``HlooptError`` where there is none."""
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves one page at ``address``; ``make`` makes it, again where one of ``files`` has changed.
+
+    Raises ``UsageError`` for a port that is taken.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, make: Callable[[], ServedPage], files: list[Path], port: int = 0) -> None:
+        self.token = secrets.token_urlsafe(18)
+        self.make = make
+        self.files = files
+        self.lock = Lock()
+        self.page = make()
+        self.made_of = self.state()
+        self.problem = ""
+        try:
+            super().__init__((_HOST, port), _Handler)
+        except OSError as error:
+            raise UsageError(f"port {port}: {error.strerror or error}") from error
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds the page."""
+        return f"http://{_HOST}:{self.server_port}/{self.token}/"
+
+    def state(self) -> str:
+        """Changes when one of the files does."""
+        found = (one.stat() for one in self.files if one.exists())
+        return "-".join(f"{one.st_mtime_ns}.{one.st_size}" for one in found)
+
+    def html(self) -> str:
+        """The page as the files are now; of one that cannot be read the last one, with the reason."""
+        with self.lock:
+            state = self.state()
+            if state != self.made_of:
+                self.made_of, self.problem = state, ""
+                try:
+                    self.page = self.make()
+                except HlooptError as error:
+                    self.problem = str(error)
+            notes = [self.problem, *self.page.overview["notes"]] if self.problem else None
+            overview = {**self.page.overview, "live": self.token, "state": state}
+            return page_html(
+                overview | ({"notes": notes} if notes else {}), self.page.parts, live=True
+            )
+
+    def answer(self, question: dict[str, str]) -> dict[str, Any]:
+        """What a plan would cost; ``error`` says why that is not known."""
+        with self.lock:
+            try:
+                return self.page.ask(question)
+            except HlooptError as error:
+                return {"error": error.message}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+
+    def do_GET(self) -> None:
+        """The page, and what it is made of."""
+        if self._refused():
+            return
+        place = self.path.removeprefix(f"/{self.server.token}/")
+        if place == "":
+            self._send(self.server.html(), "text/html; charset=utf-8")
+        elif place == "state":
+            self._send(json.dumps({"state": self.server.state()}), "application/json")
+        else:
+            self.send_error(404)
+
+    def do_POST(self) -> None:
+        """A question about another plan."""
+        length = self.headers.get("Content-Length", "")
+        if self._refused():
+            return
+        if not hmac.compare_digest(self.headers.get("X-Token", ""), self.server.token):
+            self.send_error(403)
+        elif not self.path.endswith("/whatif"):
+            self.send_error(404)
+        elif not (length.isascii() and length.isdigit() and int(length) <= _MOST_ASKED):
+            self.send_error(413)
+        else:
+            self._reply(self.rfile.read(int(length)))
+
+    def _reply(self, content: bytes) -> None:
+        try:
+            question = json.loads(content)
+        except ValueError:
+            question = None
+        if not isinstance(question, dict) or not all(
+            isinstance(one, str) for one in question.values()
+        ):
+            self.send_error(400)
+            return
+        self._send(json.dumps(self.server.answer(question)), "application/json")
+
+    def _refused(self) -> bool:
+        """Whether it is not from the page, which has the token, at this host's address."""
+        host = self.headers.get("Host", "")
+        given = self.path.split("/")[1] if "/" in self.path else ""
+        known = hmac.compare_digest(given.encode(), self.server.token.encode())
+        if not known or host not in {
+            f"{one}:{self.server.server_port}" for one in (_HOST, "localhost")
+        }:
+            self.send_error(403)
+            return True
+        return False
+
+    def _send(self, text: str, kind: str) -> None:
+        content = text.encode()
+        self.send_response(200)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: stderr is for people."""
