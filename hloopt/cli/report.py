@@ -100,8 +100,11 @@ def _serve(text: InputText, chosen: Chosen, selection: Selecting) -> None:
     if text.path is None:
         raise UsageError("--serve follows a file, and standard input is none")
 
+    ctx = click.get_current_context()
+
     def make() -> ModulePage:
-        found = read_input(text)
+        with ctx.scope(cleanup=False):  # a thread has no context, which says how to read
+            found = read_input(text)
         verify_module(found.module)
         return page_of(found.module, found.name, chosen, selection)
 
