@@ -16,8 +16,9 @@ from hloopt.display import Displayed
 from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import choose_passes
 from hloopt.driver.writing import is_folder, write_bytes, write_text
-from hloopt.errors import EvaluationError, UnsupportedError, UsageError
-from hloopt.ir import Module
+from hloopt.errors import HlooptError, SourceError, UsageError
+from hloopt.interpret import participant_counts
+from hloopt.ir import Module, build
 from hloopt.prover.executor import Executor
 from hloopt.prover.reduction.case import Case
 from hloopt.prover.reduction.questions import (
@@ -207,7 +208,8 @@ class Reducing:
         on_better: Callable[[Case], None] | None = None,
     ) -> None:
         self.name, self.options = name, options
-        self.first = Case(module, _inputs(module, options, inputs))
+        given = _inputs(module, options, inputs)
+        self.first = Case(_saying(module, given.counts), given)
         question = Asked(interesting) if interesting is not None else options.question()
         jobs = options.jobs or min(os.cpu_count() or 1, _MOST_JOBS)
         limits = replace(options.limits, jobs=jobs)
@@ -251,13 +253,13 @@ class Reducing:
             again,
         )
 
-    def _nothing(self, outcome: CaseOutcome) -> Exception:
-        if outcome.kind == "refused":
-            message = f"{self.name} does not run as it is: {outcome.text}"
-            if outcome.code == UsageError.exit_code:
-                return UsageError(message)
-            is_unsupported = outcome.code == UnsupportedError.exit_code
-            return UnsupportedError(message) if is_unsupported else EvaluationError(message)
+    def _nothing(self, outcome: CaseOutcome) -> HlooptError:
+        error = outcome.error
+        if isinstance(error, SourceError):
+            error.notes += ("only what runs as it is can be reduced",)
+            return error
+        if error is not None:
+            return type(error)(f"{self.name} does not run as it is: {error.message}")
         if outcome.kind == "no":
             asked = (
                 "the command does not exit with 0"
@@ -270,6 +272,15 @@ class Reducing:
 
 def _nothing_more(case: Case) -> None:
     """The default for what to do with each smaller case: nothing."""
+
+
+def _saying(module: Module, counts: tuple[int, int]) -> Module:
+    """The module with a header that asks for so many replicas and partitions, as options may have done."""
+    if participant_counts(module) == counts:
+        return module
+    copy = build.clone_module(module)
+    copy.attributes |= dict(zip(("replica_count", "num_partitions"), counts, strict=True))
+    return copy
 
 
 def _inputs(module: Module, options: ReduceOptions, given: Sequence[Array] | None) -> TrialInputs:

@@ -124,13 +124,36 @@ def test_the_root_becomes_its_operand() -> None:
 
 def test_values_become_operands_and_constants() -> None:
     case = case_of(LOOP)
-    assert "tanh" not in opcodes(applied(values.OPERANDS, case, ("main", "t", 0)))
+    assert "tanh" not in opcodes(applied(values.OPERANDS, case, ("main", "t", "d")))
     found = applied(values.CONSTANTS, case, ("main", "t", "0"))
     assert not run(found)[0].any()
     found = applied(values.CONSTANTS, case, ("main", "d", "first"))
     first = run(case)[0].reshape(-1)[0]
     np.testing.assert_array_equal(run(found)[0], np.full((8, 3), first))
-    assert ("body", "j", 0) not in values.OPERANDS.sites(case), "the loop would not end"
+    assert ("body", "j", "i") not in values.OPERANDS.sites(case), "the loop would not end"
+
+
+def test_values_become_what_is_behind_their_operands() -> None:
+    text = """
+HloModule m
+ENTRY e {
+  x = f32[6] parameter(0)
+  y = f32[6] negate(x)
+  w = f32[2,3] reshape(y)
+  t = f32[3,2] transpose(w), dimensions={1,0}
+  z = f32[6] reshape(t)
+  k = token[] after-all()
+  o = token[] outfeed(w, k)
+  ROOT r = f32[6] exponential(z)
+}
+"""
+    case = case_of(text)
+    found = applied(values.OPERANDS, case, ("e", "z", "y"))
+    assert "transpose" not in opcodes(found)
+    assert not [site for site in values.CONSTANTS.sites(case) if site[1] == "k"]
+    # Where t is gone before, nothing behind z is left to take.
+    sites = ("e", "r", "z"), ("e", "z", "y")
+    assert "exponential" not in opcodes(applied(values.OPERANDS, case, *sites))
 
 
 def test_a_loop_is_its_body_once_or_fewer_iterations() -> None:
@@ -373,6 +396,22 @@ def test_element_types_become_usual_ones() -> None:
     found = applied(whole.ELEMENT_TYPES, case, ("s64", "s32"), ("bf16", "f32"))
     assert "bf16" not in found.module.to_text()
     assert run(found)[0].dtype == np.float32
+
+
+def test_every_element_type_has_a_usual_one() -> None:
+    kinds = {
+        "f64": "f32",
+        "f8e4m3fn": "f32",
+        "f4e2m1fn": "f32",
+        "s4": "s32",
+        "u8": "s32",
+        "c128": "c64",
+    }
+    for kind, simple in kinds.items():
+        text = f"HloModule m\nENTRY e {{\n  x = {kind}[3] parameter(0)\n  ROOT y = {kind}[3] add(x, x)\n}}\n"
+        found = applied(whole.ELEMENT_TYPES, case_of(text), (kind, simple))
+        assert found.module.entry.root.array.dtype.name == simple
+    assert not whole.ELEMENT_TYPES.sites(case_of(LOOP))
 
 
 def test_attributes_go() -> None:

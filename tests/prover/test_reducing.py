@@ -101,8 +101,27 @@ def test_what_does_not_fail_is_not_reduced() -> None:
     with pytest.raises(UsageError, match="it is not interesting"):
         hloopt.reduce(hloopt.parse(LOOP), feeds("sine", "sine"))
     text = 'HloModule m\nENTRY e {\n  ROOT x = f32[] custom-call(), custom_call_target="f"\n}\n'
-    with pytest.raises(UnsupportedError, match=r"m does not run as it is: .*custom-call"):
+    with pytest.raises(
+        UnsupportedError, match=r"^<text>:3:8: error: x: custom call to f"
+    ) as caught:
         hloopt.reduce(hloopt.parse(text), pipeline="O1")
+    assert caught.value.notes[-1] == "only what runs as it is can be reduced"
+
+
+def test_the_header_says_how_many_participants_options_asked_for() -> None:
+    text = """
+HloModule m
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add
+}
+"""
+    found = hloopt.reduce(hloopt.parse(text), options=broken("alone"), replicas=2, jobs=1)
+    assert found.module.attributes["replica_count"] == 2
+    assert len(found.case.inputs.arrays) == 2
 
 
 def test_a_failure_that_comes_and_goes() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Final
 
-from hloopt.errors import HlooptError
+from hloopt.errors import EvaluationError, HlooptError
 from hloopt.prover.processes import CAN_FORK, ChildProcess, StoppedWork
 from hloopt.prover.reduction.case import Case
 from hloopt.prover.reduction.questions import CaseOutcome, Question
@@ -24,30 +24,32 @@ def asked(
     cases: Sequence[Case],
     seconds: float | None,
     altogether: float | None = None,
+    *,
+    as_read: bool = False,
 ) -> Generator[CaseOutcome, None, None]:
     """The outcomes of cases, in their order, all asked at once; the rest is ended when no more are taken.
 
     ``seconds`` is how long a run may take, of which a question may need several, and ``altogether`` how long
-    they all may; without it, twice as long, and what a process needs to stop by itself.
+    they all may; without it, twice as long, and what a process needs to stop by itself.  Cases are read again
+    from their texts, but those that are ``as_read``: errors name the lines of the user's file then.
     """
     if altogether is None and seconds is not None:
         altogether = 2 * seconds + _GRACE
     if not (question.apart and CAN_FORK):
         for case in cases:
-            yield question.ask(read_again(case), seconds)
+            yield question.ask(case if as_read else read_again(case), seconds)
         return
     question.prepare()
     children: list[ChildProcess[CaseOutcome]] = []
     try:
         children.extend(
-            ChildProcess(partial(_outcome, question, case, seconds), altogether) for case in cases
+            ChildProcess(partial(_outcome, question, case, seconds, as_read), altogether)
+            for case in cases
         )
         for child in children:
             outcome = child.answer()
             if isinstance(outcome, StoppedWork):
-                outcome = CaseOutcome(
-                    outcome.kind, outcome.reason, code=int(outcome.kind == "crash")
-                )
+                outcome = CaseOutcome(outcome.kind, outcome.reason)
             if outcome.kind == "timeout":
                 # What the process had asked of another one is still being worked on.
                 question.close()
@@ -67,11 +69,11 @@ def read_again(case: Case) -> Case:
     return Case(module, case.inputs, case.kept)
 
 
-def _outcome(question: Question, case: Case, seconds: float | None) -> CaseOutcome:
+def _outcome(question: Question, case: Case, seconds: float | None, as_read: bool) -> CaseOutcome:
     """What a new process answers; what else it raises is a crash."""
     try:
-        return question.ask(read_again(case), seconds)
+        return question.ask(case if as_read else read_again(case), seconds)
     except HlooptError as error:
-        return CaseOutcome("refused", str(error), code=error.exit_code)
+        return CaseOutcome("refused", error.message, error=error)
     except MemoryError:
-        return CaseOutcome("refused", "out of memory", code=4)
+        return CaseOutcome("refused", "out of memory", error=EvaluationError("out of memory"))

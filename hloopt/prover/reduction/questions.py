@@ -49,13 +49,13 @@ class CaseOutcome:
              run), ``yes`` and ``no``
     text     what exactly: a message, the verdict on an output
     share    of results that differ: how many times what rounding allows the worst element is off
-    code     the exit code of an error
+    error    why the module as given does not run
     """
 
     kind: str
     text: str = ""
     share: float = 0.0
-    code: int = 0
+    error: HlooptError | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -167,7 +167,7 @@ class Differs(Question):
         try:
             first = reference.run(left, inputs)
         except HlooptError as error:
-            return CaseOutcome("refused", str(error), code=error.exit_code)
+            return CaseOutcome("refused", error.message, error=error)
         try:
             right = _changed(given, self.after)
             check_alike(given, right, ("the module", "the changed one"))
@@ -230,7 +230,7 @@ def _failure(kind: str, error: Exception) -> CaseOutcome:
     if isinstance(error, EvaluationError) and "seconds" in error.message:
         return CaseOutcome("timeout", error.message)
     message = error.message if isinstance(error, HlooptError) else str(error)
-    return CaseOutcome(kind, f"{type(error).__name__}: {message}", code=1)
+    return CaseOutcome(kind, f"{type(error).__name__}: {message}")
 
 
 def _finite(value: Any) -> bool:
@@ -265,9 +265,8 @@ class CommandQuestion(Question):
                 check=False,
             )
         if done.returncode in (126, 127):
-            return CaseOutcome(
-                "refused", f"the command cannot be run (exit code {done.returncode})", code=2
-            )
+            message = f"the command cannot be run (exit code {done.returncode})"
+            return CaseOutcome("refused", message, error=UsageError(message))
         return CaseOutcome("no" if done.returncode else "yes")
 
     def filled(self, module: str, inputs: str) -> str:

@@ -86,7 +86,8 @@ class Search:
         self.doing, self._slower = "the module as given", _SLOWER
         for _ in range(self.limits.repeat):
             begin = monotonic()
-            (self.outcome,) = asked(self.question, [self.best], seconds or self.limits.test_seconds)
+            seconds = seconds or self.limits.test_seconds
+            (self.outcome,) = asked(self.question, [self.best], seconds, as_read=True)
             self._took = monotonic() - begin
             if self.outcome.is_failure:
                 break

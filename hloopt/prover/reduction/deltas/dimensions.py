@@ -36,6 +36,8 @@ __all__ = ["DIMENSIONS", "resize"]
 _ROUNDS: Final = 8
 _DECIDED: Final = SOURCES | {"broadcast", "slice", "custom-call"}
 """Ops whose result has dimensions that no operand decides."""
+_FILLED: Final = ("infeed", "rng-bit-generator")
+"""So have these, whose result is a tuple with more than the array that they fill."""
 
 
 def _sites(case: Case) -> list[Site]:
@@ -64,7 +66,7 @@ def _decided(one: Instruction) -> Iterator[tuple[int, int]]:
         source, dims = one.operands[0].array.dims, one.array.dims
         for _, right in [] if 0 in dims else reshaped_groups(source, dims):
             yield from ((0, dim) for dim in right if len(right) > 1)
-    elif one.opcode in _DECIDED:
+    elif one.opcode in _DECIDED or one.opcode in _FILLED:
         for number, shape in enumerate(arrays_of(one.shape)):
             yield from ((number, dim) for dim in range(len(getattr(shape, "dims", ()))))
 

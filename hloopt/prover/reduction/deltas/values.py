@@ -17,6 +17,8 @@ __all__ = ["ALIKE", "CONSTANTS", "EFFECTS", "FRONT", "OPERANDS", "PARAMETERS"]
 _GIVEN: Final = ("parameter", "constant")
 _JOINING: Final = ("and", "or")
 """A loop may well end by one of the conditions that these join."""
+_NEAR: Final = 16
+"""So many values behind an operand are looked at for one of the right shape."""
 
 
 def _is_value(instruction: Instruction) -> bool:
@@ -101,13 +103,28 @@ def _passed(draft: CaseDraft, value: Instruction, shape: Shape, leaves: Leaves) 
 
 def _operand_sites(case: Case) -> list[Site]:
     return [
-        (home.name, one.name, number)
+        (home.name, one.name, other.name)
         for home in case.module
         for one in reversed(home)
         if one.opcode not in (*_GIVEN, "tuple") and (one.opcode in _JOINING or not _counts(one))
-        for number, operand in enumerate(one.operands)
-        if operand not in one.operands[:number] and _alike(one.shape, operand.shape)
+        for other in _sources(one)
     ]
+
+
+def _sources(one: Instruction) -> list[Instruction]:
+    """Of each operand the nearest value of the same shape: the operand itself, or what it is computed from."""
+    found: dict[Instruction, None] = {}
+    for operand in dict.fromkeys(one.operands):
+        pending, seen = [operand], {operand}
+        for other in pending:
+            if _alike(one.shape, other.shape):
+                found[other] = None
+                break
+            if len(seen) < _NEAR:
+                fresh = [value for value in dict.fromkeys(other.operands) if value not in seen]
+                pending += fresh
+                seen.update(fresh)
+    return list(found)
 
 
 def _alike(left: Shape, right: Shape) -> bool:
@@ -135,13 +152,11 @@ def _counts(instruction: Instruction) -> bool:
 
 
 def _to_operands(draft: CaseDraft, sites: Sequence[Site], _: ValueRecorder) -> None:
-    for home, name, number in sites:
-        one = draft.find((home, name))
-        if one is None or number >= len(one.operands):
-            continue
-        operand = one.operands[number]
-        if operand is not one and _alike(one.shape, operand.shape):
-            draft.replace(one, operand)
+    for home, name, source in sites:
+        one, other = draft.find((home, name)), draft.find((home, source))
+        # What an earlier change has put elsewhere may no longer be what this one is computed from.
+        if one is not None and other is not None and other in _sources(one):
+            draft.replace(one, other)
 
 
 # ---- a constant in its place ----------------------------------------------------------------------
@@ -154,11 +169,11 @@ def _constant_sites(case: Case) -> list[Site]:
     for home in module:
         known = entry_chain(module, home.name) is not None
         for one in reversed(home):
-            if not one.is_array or _counts(one) or (one.is_root and home is module.entry):
+            if not one.is_array or not one.array.dtype.is_array or _counts(one):
                 continue
-            if one.opcode in ("constant", "broadcast") or (
-                one.opcode == "parameter" and home is not module.entry
-            ):
+            is_given = one.opcode == "parameter" and home is not module.entry
+            is_result = one.is_root and home is module.entry
+            if is_given or is_result or one.opcode in ("constant", "broadcast"):
                 continue
             found.append((home.name, one.name, "0"))
             if one.opcode != "parameter":

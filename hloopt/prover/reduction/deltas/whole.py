@@ -16,29 +16,24 @@ from hloopt.types import Array, ArrayShape, DType, Literal, Shape, TupleShape, d
 
 __all__ = ["ELEMENT_TYPES", "SIMPLER"]
 
-_SIMPLER: Final = {
-    "f64": "f32",
-    "c128": "c64",
-    "bf16": "f32",
-    "f16": "f32",
-    "s64": "s32",
-    "u64": "u32",
-    "u32": "s32",
-    "s16": "s32",
-    "u16": "s32",
-    "s8": "s32",
-    "u8": "s32",
-}
+_USUAL: Final = ("f32", "s32", "c64", "pred")
+
+
+def _simpler(kind: DType) -> str | None:
+    """The usual element type most like this one; None for a usual one, and for what holds no numbers."""
+    if kind.name in _USUAL or not kind.is_array:
+        return None
+    return "c64" if kind.is_complex else "f32" if kind.is_float else "s32"
 
 
 def _type_sites(case: Case) -> list[Site]:
     found = {
-        leaf.dtype.name: None
+        leaf.dtype: None
         for one in case.module.instructions()
         for leaf in leaves(one.shape)
         if isinstance(leaf, ArrayShape)
     }
-    return [(name, _SIMPLER[name]) for name in found if name in _SIMPLER]
+    return [(kind.name, simple) for kind in found if (simple := _simpler(kind))]
 
 
 def _change_types(draft: CaseDraft, sites: Sequence[Site], _: ValueRecorder) -> None:
