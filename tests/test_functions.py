@@ -11,7 +11,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
 LONGEST = 60
 """Lines of a function, its docstring among them, its decorators not."""
-MOST_IMPORTS = 165
+MOST_IMPORTS = 166
 """Imports within functions; CONTRIBUTING.md says which reasons there are for one."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

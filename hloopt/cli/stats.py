@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.dumps.content import assigned_bytes
-from hloopt.report.console import product, show_name
+from hloopt.report.console import product
 from hloopt.report.stats import module_stats
 
 if TYPE_CHECKING:
@@ -87,11 +88,10 @@ def command(
             if not as_json:
                 stats.show(product(), file=found.name, by=by, top=top)
             return stats.to_json()
-        times = measuring.measured(found, predicting)
+        stats = replace(stats, measured=measuring.measured(found, predicting))
         if not as_json:
-            show_name(stats.module, found.name, product())
-            times.show(product(), by=by, top=top)
-        return {**stats.to_json(), "measured": times.to_json()}
+            stats.show(product(), file=found.name, by=by, top=top)
+        return stats.to_json()
 
     rows, code = each_input(texts, step, "counting in")
     end(ctx, rows, code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.driver.explain_fusion import FusionAnswer, Questions
 from hloopt.driver.explain_trials import Trials
+from hloopt.driver.kernels import times_in
 from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.run import read_task
@@ -44,12 +46,14 @@ def explain(
     *names: str,
     pipeline: Given | None = None,
     target: str | None = None,
+    profile: str | Path | None = None,
 ) -> ModuleExplained:
     """What ``hloopt explain`` says: why instructions are fused or apart, and which kernels run them.
 
     ``module`` is a module, which stays as it is, or the path of one; ``pipeline`` and ``target`` are as for
     ``select_kernels``.  Of two ``names``: whether they are in one kernel, and what keeps them apart; of one:
     its kernel and the candidates; of none: the refusals that cost most, and a summary by kernel.
+    ``profile`` is the path of a trace, as for ``stats``: the record's ``measured`` has the times.
 
     Raises ``UsageError`` for a name that nothing has, and for an unknown pass or target.
     """
@@ -59,8 +63,9 @@ def explain(
         options = KernelOptions(target=target)
         chosen = choose_passes(PassOptions(passes=pipeline), options)
         selection = selecting(options, stack.enter_context, predicted=True)
-        copy = build.clone_module(read_task(module).module)
-        return explain_module(copy, names, chosen, selection)
+        given = read_task(module).module
+        found = explain_module(build.clone_module(given), names, chosen, selection)
+        return found if profile is None else replace(found, measured=times_in(given, profile))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hloopt.kernels.selection import Choice, KernelSelection
     from hloopt.pipelines import Given
     from hloopt.report.console import Console
+    from hloopt.report.measured import MeasuredTimes
 
 __all__ = ["ModuleKernels", "kernels_of", "select_kernels", "stats"]
 
@@ -76,20 +77,35 @@ def stats(
     *,
     cost_model: str | None = None,
     buffers: int = 10,
+    profile: str | Path | None = None,
 ) -> ModuleStats:
     """What ``hloopt stats`` shows: opcodes, flops, bytes and the largest ``buffers`` of a module as it is.
 
     ``module`` is a module, or the path of one.  With a ``target``: the time of each kernel there, as
-    ``cost_model`` (``xla-2026`` by default) predicts it.  The record has ``to_json()``.
+    ``cost_model`` (``xla-2026`` by default) predicts it.  ``profile`` is the path of a profiler's trace, or of
+    one that ``hloopt run --trace`` wrote: the record's ``measured`` has its times, joined to the instructions.
+    The record has ``to_json()``.
 
-    Raises ``UsageError`` for an unknown target or cost model.
+    Raises ``UsageError`` for an unknown target or cost model and for a trace that is not there, ``FileError``
+    for what is no trace.
     """
     predictor = None
     if target is not None:
         predictor = Predictor(model_for(cost_model or DEFAULT, find_target(target)))
     elif cost_model is not None:
         raise UsageError(f"cost_model={cost_model!r} is for predicted times: it needs a target")
-    return module_stats(read_task(module).module, buffers=buffers, predictor=predictor)
+    found = read_task(module).module
+    made = module_stats(found, buffers=buffers, predictor=predictor)
+    return made if profile is None else replace(made, measured=times_in(found, profile, predictor))
+
+
+def times_in(
+    module: Module, profile: str | Path, predictor: Predictor | None = None
+) -> MeasuredTimes:
+    """What a trace says of a module's instructions, which has to be as it was read."""
+    from hloopt.report.measured import measured
+
+    return measured(module, profile, predictor)
 
 
 def kernels_of(module: Module, chosen: Chosen, selection: Selecting) -> ModuleKernels:

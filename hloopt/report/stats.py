@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
@@ -21,6 +21,9 @@ from hloopt.report.numbers import amount, byte_size
 from hloopt.report.prediction import By, prediction_json, show_prediction
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.types import Shape, TupleShape
+
+if TYPE_CHECKING:
+    from hloopt.report.measured import MeasuredTimes
 
 __all__ = ["LargeBuffer", "ModuleStats", "module_stats"]
 
@@ -60,6 +63,7 @@ class ModuleStats(Displayed):
     memory     what a run needs in the order of the text, as XLA assigns it
     kernels    what runs by itself, with the times that were predicted
     predictor  what predicted them; None where no target was named
+    measured   the times of a real run, where a trace was given
     """
 
     module: str
@@ -71,6 +75,7 @@ class ModuleStats(Displayed):
     buffers: tuple[LargeBuffer, ...]
     kernels: tuple[KernelCost, ...]
     predictor: Predictor | None = None
+    measured: MeasuredTimes | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -97,10 +102,16 @@ class ModuleStats(Displayed):
         }
         if self.predictor is not None:
             found["prediction"] = prediction_json(self.predictor, self.kernels)
+        if self.measured is not None:
+            found["measured"] = self.measured.to_json()
         return found
 
     def show(self, console: Console, *, file: str = "", by: By = "kernel", top: int = 20) -> None:
         """Print the tables; of a target's times the ``top`` rows by kernel, source line or opcode."""
+        if self.measured is not None:
+            show_name(self.module, file, console)
+            self.measured.show(console, by=by, top=top)
+            return
         if self.predictor is None:
             _show_contents(self.to_json(), file, console)
             console.print()

@@ -107,3 +107,19 @@ def test_a_module_in_a_trace_that_is_damaged(trace: Path) -> None:
     result = invoke("stats", "--profile", str(trace))
     assert result.exit_code == 3
     assert f"{trace}:jit_f(6)" in result.stderr
+
+
+def test_python_reads_profiles_too(trace: Path, tmp_path: Path) -> None:
+    """The records have the same JSON as the commands."""
+    ran = hloopt.parse(RAN)
+    found = hloopt.stats(ran, target="h200", profile=trace)
+    assert found.measured is not None
+    assert found.to_json()["measured"]["joined"] == 1.0
+    assert found.measured.rows(["dot.1"])[0]["predicted_seconds"] > 0
+    path = tmp_path / "given.hlo"
+    path.write_text(GIVEN)
+    explained = hloopt.explain(path, "dot.3", profile=str(trace))
+    assert explained.measured is not None
+    assert explained.to_json()["measured"]["trace"] == str(trace)
+    with pytest.raises(hloopt.UsageError, match="No such file"):
+        hloopt.stats(ran, profile=tmp_path / "none.json")
