@@ -68,7 +68,11 @@ class Site:
 
 @dataclass(frozen=True)
 class OperandPair:
-    """What both modules read for one operand: its name, the element (None: several), what is there in short."""
+    """What both modules read for one operand: its name, the element (None: several), what is there in short.
+
+    ``index`` is the second module's element, or the first's where only that reads one; ``index_before`` is the
+    first's.
+    """
 
     number: int
     before: str
@@ -77,6 +81,7 @@ class OperandPair:
     want: str
     got: str
     agree: bool | None
+    index_before: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -225,6 +230,7 @@ def _operands(found: Located, index: tuple[int, ...] | None) -> tuple[OperandPai
                 left[1].text if left is not None else "",
                 right[1].text if right is not None else "",
                 agree,
+                left[1].index if left is not None else None,
             )
         )
     return tuple(pairs)

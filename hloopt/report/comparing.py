@@ -143,9 +143,11 @@ def _about(site: Site) -> list[str]:
 
 
 def _operand(pair: OperandPair) -> list[str]:
-    at = "" if not pair.index else f"[{','.join(map(str, pair.index))}]"
     head = f"  operand {pair.number}"
-    left, right = (f"%{name}{at}" if name else "" for name in (pair.before, pair.after))
+    left, right = (
+        f"%{name}[{','.join(map(str, index))}]" if name and index else f"%{name}" if name else ""
+        for name, index in ((pair.before, pair.index_before), (pair.after, pair.index))
+    )
     if pair.agree and pair.want == pair.got:
         names = left if pair.before == pair.after else f"{left} and {right}"
         return [f"{head}: {names}: {pair.got}, agrees"]

@@ -15,19 +15,21 @@ from hloopt.types.annotations import (
 from hloopt.types.attrs import (
     AliasEntry,
     ConvDims,
-    ConvNumbers,
-    DotDims,
-    GatherDims,
     IotaList,
     PaddingDim,
-    ScatterDims,
     SliceRange,
     Window,
     WindowDim,
     attribute_name,
     dilated,
-    free_dims,
     stray_key,
+)
+from hloopt.types.dimension_numbers import (
+    ConvNumbers,
+    DotDims,
+    GatherDims,
+    ScatterDims,
+    free_dims,
 )
 from hloopt.types.dtype import DTYPES, DType, dtype, in_numpy, of_numpy, rounded
 from hloopt.types.literal import Array, Literal, scalar

@@ -44,6 +44,18 @@ def test_other_modules_differ() -> None:
     assert found.results[0].mismatches == 8
 
 
+def test_each_operand_is_shown_at_the_element_that_its_own_module_reads() -> None:
+    """Slices that begin elsewhere read other elements for one of their results."""
+    text = "HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n ROOT s = f32[2] slice(x), slice={[FROM]}\n}\n"
+    modules = (hloopt.parse(text.replace("FROM", part)) for part in ("0:2", "4:6"))
+    first = hloopt.compare(*modules).first
+    assert first is not None
+    assert first.index is not None
+    (operand,) = first.operands
+    assert operand.index_before == first.index
+    assert operand.index == (first.index[0] + 4,)
+
+
 def test_inputs_that_do_not_fit_are_refused() -> None:
     inputs = TrialInputs([[np.zeros(8, np.float32)]], origin="a.npz")
     with pytest.raises(UsageError, match=r"m: its parameters are 2 arrays, .* \(a\.npz\) are 1"):

@@ -306,7 +306,9 @@ class _Sides:
                 "nothing is known but that equal operands give equal results"
             )
         if answer.values is not None:
-            return "of a function or a sum of floats more would have to be known"
+            return (
+                "a proof would need rules about functions or sums of floats that are not known here"
+            )
         return "z3 needs more steps than it is given"
 
 
