@@ -219,7 +219,8 @@ class DumpBisect:
             f"{allowed.kind}: {allowed.reason}, so {allowed.allowed}",
             different_results(pair.runs[0], pair.compared),
             differences=found.differences,
-            rewritten=rewritten(pair.runs[0].module, pair.runs[1].module, found.located),
+            rewritten=found.parts
+            or rewritten(pair.runs[0].module, pair.runs[1].module, found.located),
             remedy=remedy,
             remedy_note=tried,
             notes=(

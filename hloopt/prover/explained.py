@@ -10,11 +10,13 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError
 from hloopt.interpret.partitioning import is_partitioned
 from hloopt.ir import Instruction
+from hloopt.prover.bisection import ChangedInstruction
 from hloopt.prover.comparing import RunsCompared
 from hloopt.prover.executor import Run
 from hloopt.prover.first_difference import FirstDifference, described
 from hloopt.prover.localizing import Located, locate
 from hloopt.prover.observing import observe
+from hloopt.prover.parts_search import first_in_parts
 from hloopt.prover.trials import TrialInputs
 from hloopt.runtime.tolerance import FREE, Tolerance
 
@@ -25,11 +27,15 @@ _MOST_PLACES: Final = 3
 
 @dataclass(frozen=True)
 class Explained:
-    """Where two runs begin to differ: ``located`` is the first of ``differences``; ``note`` is why none is."""
+    """Where two runs begin to differ: ``located`` is the first of ``differences``; ``note`` is why none is.
+
+    ``parts`` are the instructions where parts begin to differ from whole arrays, in either module.
+    """
 
     located: Located | None = None
     differences: tuple[FirstDifference, ...] = ()
     note: str = ""
+    parts: tuple[ChangedInstruction, ...] = ()
 
 
 def explained(
@@ -47,7 +53,12 @@ def explained(
     """
     taken, others = (run.taken or inputs for run in (before, after))
     if taken.counts != others.counts or is_partitioned(before.module, after.module):
-        return Explained(note="its values are parts of those before: none was compared")
+        count = len(before.results[0])
+        wrong_results = [at for at, one in enumerate(compared.results[:count]) if not one.passed]
+        try:
+            return Explained(parts=first_in_parts(before, after, inputs, wrong_results))
+        except HlooptError as error:
+            return Explained(note=f"the first value was not found: {error.message}")
     if any(found.problem for found in compared.results):
         return Explained()
     wrong = _wrong(compared, len(before.results[0]), len(taken.arrays) // len(before.results))

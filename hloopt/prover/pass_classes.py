@@ -30,7 +30,7 @@ class PassClass:
               ``rounding``: what rounding allows each element; ``type``: the same, in the wider or the narrower
               of the types before and after; ``open``: what HLO does not define, so that nothing is compared
     reason    why it is of this kind
-    required  why the compiler cannot do without it; empty where it can
+    required  why the compiler for CPUs cannot do without it; empty where it can
     known     whether the table has the pass
     """
 
@@ -61,8 +61,7 @@ def classes(compiler: Compiler) -> Mapping[str, PassClass]:
 
 def required_on_gpu(name: str) -> str:
     """Why XLA's compiler for GPUs cannot do without a pass; empty where it can."""
-    found = pass_class(name).required or _FOUND["required_gpu"].get(name, "")
-    return str(found)
+    return str(_FOUND["required_gpu"].get(name, ""))
 
 
 def _rows(groups: list[dict[str, Any]], required: Mapping[str, str]) -> dict[str, PassClass]:

@@ -66,19 +66,42 @@ def test_parts_are_run_on_parts_of_the_same_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "wrong"),
+    ("old", "new", "wrong", "named"),
     [
-        ("{{0,2},{1,3}}", "{{0,1},{2,3}}", "participants 0 and 2 have to agree, and do not"),
-        ("tanh(d)", "negate(d)", ""),
-        ("tuple(all, t)", "tuple(r, t)", "participants 0 and 2 have to agree, and do not"),
+        (
+            "{{0,2},{1,3}}",
+            "{{0,1},{2,3}}",
+            "participants 0 and 2 have to agree, and do not",
+            ["all"],
+        ),
+        ("tanh(d)", "negate(d)", "", ["t", "t"]),
+        (
+            "tuple(all, t)",
+            "tuple(r, t)",
+            "participants 0 and 2 have to agree, and do not",
+            ["r", "r"],
+        ),
+        ("dimensions={0}, to_apply=sum\n", "dimensions={0}, to_apply=wrong\n", "", ["r", "r"]),
+        ("dot(x, w)", "dot(y, w)", "", ["d", "d"]),
     ],
 )
-def test_a_wrong_partitioner_is_named(tmp_path: Path, old: str, new: str, wrong: str) -> None:
-    found = bisected(tmp_path, (PARTITIONING, PARTS.replace(old, new)))
+def test_a_wrong_partitioner_is_named(
+    tmp_path: Path, old: str, new: str, wrong: str, named: list[str]
+) -> None:
+    """With the instruction: sums of parts that were not added up yet are no difference."""
+    parts = PARTS.replace(
+        "sum {",
+        "wrong {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+        "  ROOT s = f32[] subtract(a, b)\n}\nsum {",
+    )
+    parts = parts.replace("  d = ", "  y = f32[4,6] multiply(x, x)\n  d = ")
+    found = bisected(tmp_path, (PARTITIONING, parts.replace(old, new)))
     (culprit,) = found.culprits
     assert culprit.name == "spmd-partitioning"
-    ((_, result),) = culprit.results
+    (_, result), *_ = culprit.results
     assert result.problem == wrong
+    assert [one.name for one in culprit.rewritten] == named
+    assert all(one.is_first for one in culprit.rewritten)
 
 
 def test_a_wrong_pass_over_parts_is_named_with_its_instruction(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hloopt.pipelines import PASSES
-from hloopt.prover.pass_classes import ALLOWED, classes, pass_class
+from hloopt.prover.pass_classes import ALLOWED, classes, pass_class, required_on_gpu
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,14 @@ def test_every_row_has_a_kind_and_a_reason(compiler: str) -> None:
 def test_what_is_required_is_a_pass_of_the_table() -> None:
     required = [row for row in classes("xla").values() if row.required]
     assert {"float-normalization-bf16", "dot_decomposer"} <= {row.name for row in required}
+
+
+def test_what_gpus_need_is_their_own() -> None:
+    """Dots of bf16 and any form have code there; elementwise ops outside of fusions have none."""
+    assert pass_class("float-normalization-bf16").required
+    assert not required_on_gpu("float-normalization-bf16")
+    assert not required_on_gpu("dot_decomposer")
+    assert not required_on_gpu("reduction-dimension-grouper")
+    assert required_on_gpu("fusion-wrapper")
+    assert not pass_class("fusion-wrapper").required
+    assert required_on_gpu("copy-insertion")
