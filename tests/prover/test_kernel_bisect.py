@@ -152,7 +152,9 @@ def test_a_wrong_kernel_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
     own = program.render
     monkeypatch.setattr(
-        program, "render", lambda plan: re.sub(r"= -(\w+);", r"= \1;", own(plan), count=1)
+        program,
+        "render",
+        lambda plan, **timed: re.sub(r"= -(\w+);", r"= \1;", own(plan, **timed), count=1),
     )
     (culprit,) = search("native", FUSED).culprits
     assert culprit.name.endswith(" of %f")
