@@ -5,8 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 JOBS ?= 2
 SAMPLE := samples/cartpole_step
-# Which Python asks XLA itself (tests/oracle, bench); this one when it has jaxlib.
-export HLOOPT_XLA_PYTHON
+# HLOOPT_XLA_PYTHON, of the environment or of make's arguments, asks XLA itself (tests/oracle, bench).
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format lint types corpus kernels emulate exports spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden wheel clean

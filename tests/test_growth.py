@@ -86,11 +86,13 @@ def _exponent(name: str, shape: str, size: int) -> float:
 
 @pytest.mark.parametrize("shape", _ROWS)
 def test_no_pass_takes_the_square(shape: str) -> None:
-    """Four times the module, at most 5.3 times the calls."""
+    """Four times the module, at most 5.3 times the calls; where a way for many begins, beyond that."""
     steep = {}
     for name in ("parse", "print", "verify", "fingerprint", *PASSES):
         _work(name, shape, 2)
         exponent = _exponent(name, shape, _SIZE)
+        if exponent > _EXPONENT:
+            exponent = _exponent(name, shape, 4 * _SIZE)
         if exponent > _EXPONENT:
             steep[name] = round(exponent, 2)
     assert steep == {}

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from hloopt.cli.files import one_text, open_texts, read_input
+from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import show_warnings
-from hloopt.cli.options import pick_options, strict_option
+from hloopt.cli.options import json_option, pick_options, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.waiting import patience
 from hloopt.cost_models.predictor import Predictor
@@ -52,6 +53,7 @@ __all__ = ["command"]
 )
 @target_options
 @click.option("-o", "--output", metavar="OUT", help="Write to this file; else to stdout.")
+@json_option
 def command(
     file: str | None,
     form: str,
@@ -60,6 +62,7 @@ def command(
     target: str | None,
     cost_model: str,
     output: str | None,
+    as_json: bool,
 ) -> None:
     """Draw the graph of a module, or write it for other tools, as it is: hloopt optimize goes before.
 
@@ -80,7 +83,11 @@ def command(
     verify_module(found.module)
     with patience("drawing", Path(found.name).name):
         text = _text(found.module, form, at, predicting)
-    write_text(output, text, found.name)
+    if output is not None or not as_json:
+        write_text(output, text, found.name)
+    if as_json:
+        content = {"text": text} if output is None else {"output": output}
+        write_json("graph", {"module": found.module.name, "format": form, **content})
     if times is not None and predicting is not None:
         spent = spent_by(found.module, kernel_costs(found.module, predicting))
         write_text(times, f"{json.dumps(node_times(spent))}\n", found.name)

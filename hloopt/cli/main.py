@@ -55,7 +55,7 @@ COMMANDS = {
     "stats": ("stats", "Show what is in a module: opcodes, flops, bytes, buffers."),
     "study": ("study", "Compare pipelines: what each pass buys, with every result verified."),
     "targets": ("targets", "List the devices hloopt knows, or the numbers of one."),
-    "why": ("why", "Say what is slow in a module, why, and what would help."),
+    "why": ("why", "Say what is slow, why, and what would help."),
 }
 
 

@@ -40,8 +40,8 @@ INVALID = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT y = f32[5] 
 
 
 READING = (
-    "check", "compare", "defuse", "diff", "explain", "gate", "hash", "kernels", "optimize", "run", "stats",
-    "study",
+    "check", "compare", "defuse", "diff", "explain", "gate", "graph", "hash", "kernels", "optimize", "report",
+    "run", "stats", "study", "why",
 )  # fmt: skip
 
 
@@ -72,6 +72,7 @@ def test_every_command_speaks_json(name: str, softmax: Path, tmp_path: Path) -> 
         "compare": both,
         "bisect": [str(tmp_path / "stages")],
         "gate": [*both, "--max", "kernels<=+0"],
+        "report": ["-o", str(tmp_path / "page.html")],
         "export": [str(softmax), "m", "-O0", "--as", "cuda"],
         "reduce": [str(softmax), "--check", "true", "--tests", "3"],
     }

@@ -192,7 +192,7 @@ sys.exit(exported.main())
 
 def test_xla_calls_the_handler_of_a_jax_file(tmp_path: Path) -> None:
     """Compiled against XLA's own headers, as it stands; then run by XLA with a stand-in of CUDA's runtime."""
-    python, compiler = os.environ.get("HLOOPT_XLA_PYTHON"), shutil.which("g++")
+    python, compiler = os.environ.get("HLOOPT_XLA_PYTHON") or None, shutil.which("g++")
     if python is None or compiler is None:
         pytest.skip("needs g++, and HLOOPT_XLA_PYTHON for a Python with JAX")
     file = exported(PROGRAMS["several results of several types"], "jax")
@@ -226,7 +226,7 @@ def test_xla_calls_the_handler_of_a_jax_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["cuda", "jax"])
 def test_nvcc_builds_the_file(tmp_path: Path, form: str) -> None:
     """The whole of it, with CUDA's own headers and, for JAX, those of XLA."""
-    nvcc, python = shutil.which("nvcc"), os.environ.get("HLOOPT_XLA_PYTHON")
+    nvcc, python = shutil.which("nvcc"), os.environ.get("HLOOPT_XLA_PYTHON") or None
     if nvcc is None or (form == "jax" and python is None):
         pytest.skip("needs nvcc on the path, and HLOOPT_XLA_PYTHON for a Python with JAX")
     file = exported(PROGRAMS["several results of several types"], form)
