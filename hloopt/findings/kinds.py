@@ -66,7 +66,12 @@ KINDS: Final = tuple(
         ("not-donated", "argument that could hold a result", "memory", donation.arguments),
         ("f64", "f64 where f32 goes in and out", "time", precision.doubles),
         ("folded", "constants that XLA computes while it compiles", "compile time", folding.folded),
-        ("liberty", "rewrite of XLA that moves results", "accuracy", numerics.liberties),
+        (
+            "inexact-rewrite",
+            "rewrite of XLA that moves results",
+            "accuracy",
+            numerics.inexact_rewrites,
+        ),
         ("log-sum-exp", "log(sum(exp(x))) that overflows", "accuracy", numerics.log_sums),
         ("temporary", "large array between kernels", "memory", temporaries.between),
     )

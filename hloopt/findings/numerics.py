@@ -25,7 +25,7 @@ from hloopt.rewrite.regions import combiner_computation, named_combiner
 from hloopt.rewrite.site import Site
 from hloopt.runtime.tolerance import FREE, Tolerance
 
-__all__ = ["liberties", "log_sums"]
+__all__ = ["inexact_rewrites", "log_sums"]
 
 _FAST: Final = "simplify{fast_math=true}"
 _PAIR: Final = "convert(convert(A)) => A"
@@ -38,7 +38,7 @@ _ANY: Final = Tolerance(rtol=1e-6)
 """Of conversions that are dropped every move counts: that of a whole rounding is what it is about."""
 
 
-def liberties(subject: Subject) -> Iterator[FindingCandidate]:
+def inexact_rewrites(subject: Subject) -> Iterator[FindingCandidate]:
     """Rewrites of XLA that hold for real numbers, not for floats: elements that come out otherwise."""
     if not subject.is_small or module_cost(subject.module).flops > _FLOPS:
         return
@@ -103,7 +103,7 @@ def _is_pair(instruction: Instruction) -> bool:
 
 
 def _moved(module: Module, tolerance: Tolerance) -> float:
-    """Elements of the results that XLA's liberties move by more than rounding, on the inputs that show most."""
+    """Elements of the results that such rewrites move by more than rounding, on the inputs that show most."""
     fast = clone_module(module)
     for pair in [one for one in fast.instructions() if _is_pair(one)]:
         edit.replace_instruction(pair, pair.operands[0].operands[0])

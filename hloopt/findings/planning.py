@@ -33,7 +33,7 @@ _OTHERS = "O2"
 def pipeline_for(target: Target, name: str) -> tuple[Pipeline, str]:
     """The passes that stand for the compiler of a target, and their name.
 
-    On a GPU XLA's own order, with the liberties that XLA takes by default (``fast_math``); O2 elsewhere.
+    On a GPU XLA's own order, with the inexact rewrites that XLA makes by default (``fast_math``); O2 elsewhere.
     ``name`` is what the target is called in options.
     """
     label = _XLA if target.kind == "cuda" else _OTHERS
