@@ -31,7 +31,7 @@ _Wanted: TypeAlias = tuple[bool, str, str, str]
 """Whether to fuse; the computation, the producer and the consumer."""
 
 _WORK: Final = 20_000
-"""Instructions that are compiled again for a page, all alternatives together."""
+"""Instructions that are planned again for a page, all alternatives and the plan without them together."""
 _MOST: Final = 24
 
 
@@ -128,7 +128,8 @@ class WhatIf:
         First the refusals that cost most and that advice could overrule, then the joined pairs that gain least.
         """
         wanted = [*dict.fromkeys((*_refused(lost, provenance), *_joined(provenance)))]
-        count = min(_MOST, _WORK // max(self.given.instruction_count(), 1))
+        plans = _WORK // max(self.given.instruction_count(), 1)
+        count = max(0, min(_MOST, plans - 1))
         found = [
             self.priced(fuse=fuse, producer=producer, consumer=consumer, computation=home)
             for fuse, home, producer, consumer in wanted[:count]

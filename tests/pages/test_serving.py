@@ -93,7 +93,8 @@ def test_others_are_refused(served: tuple[PageServer, Path]) -> None:
     server, _ = served
     start = f"/{server.token}/"
     assert asked(server, "/")[0] == 403
-    assert asked(server, f"/{server.token[:-1]}x/")[0] == 403
+    other = "y" if server.token.endswith("x") else "x"
+    assert asked(server, f"/{server.token[:-1]}{other}/")[0] == 403
     assert asked(server, start, Host="evil.example")[0] == 403
     assert asked(server, f"{start}whatif", "{}")[0] == 403
     assert asked(server, f"{start}etc/passwd")[0] == 404
