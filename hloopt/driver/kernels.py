@@ -87,7 +87,7 @@ def stats(
     The record has ``to_json()``.
 
     Raises ``UsageError`` for an unknown target or cost model and for a trace that is not there, ``FileError``
-    for what is no trace.
+    for a file that is not a trace.
     """
     predictor = None
     if target is not None:

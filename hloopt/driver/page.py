@@ -59,7 +59,7 @@ class ModulePage:
     def ask(self, question: Mapping[str, str]) -> dict[str, Any]:
         """The plan with a ``producer`` and a ``consumer`` decided as ``what`` says, ``fuse`` or ``part``.
 
-        Raises ``UsageError`` for what is no such question.
+        Raises ``UsageError`` where one of the three is missing, and where these passes decide nothing.
         """
         keys = ("what", "producer", "consumer")
         what, producer, consumer = (question.get(key, "") for key in keys)
@@ -242,7 +242,7 @@ def _code(
     if plan is None:
         none = [row.instruction for row in shown.rows if not row.kernel]
         why = shown.plan_problem or f"no kernel fits {', '.join(none[:3])}"
-        return {"kernels": {}, "why": f"There is no code: {why}."}
+        return {"kernels": {}, "why": f"The page has no code of kernels: {why}."}
     spent = {row.instruction: row.seconds for row in costs}
     steps = sorted(kernel_steps(plan.steps), key=lambda step: -spent.get(step.instruction, 0.0))
     found, left = dict[int, str](), _MOST_CODE

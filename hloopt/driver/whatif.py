@@ -105,7 +105,7 @@ class WhatIf:
     ) -> PricedPair:
         """The plan with the pair fused, or kept apart; names may be patterns.
 
-        Raises ``UsageError`` for what is no pattern.
+        Raises ``UsageError`` for a malformed pattern.
         """
         row = PairRow(
             "what if", fuse, parse_pattern(producer), parse_pattern(consumer), "", computation

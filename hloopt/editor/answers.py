@@ -53,7 +53,7 @@ class DocumentAnswers:
         return {row.instruction: row for row in kernel_costs(self.module, self.predictor)}
 
     def time(self, instruction: Instruction) -> str:
-        """``1.2 us``, ``30 x 1.2 us`` in a loop; empty for what is no kernel."""
+        """``1.2 us``, ``30 x 1.2 us`` in a loop; empty where no kernel starts."""
         row = self.costs.get(instruction)
         if row is None or row.prediction is None:
             return ""
@@ -99,9 +99,9 @@ class DocumentAnswers:
         metadata = named.metadata
         lines = self.module.user_lines(metadata)
         op_name = "" if metadata is None else str(metadata.fields.get("op_name", ""))
-        told = [_code(text) for text in (*lines[:1], op_name) if text]
-        if told:
-            yield ", ".join(told)
+        origin = [_code(text) for text in (*lines[:1], op_name) if text]
+        if origin:
+            yield ", ".join(origin)
 
     def unfused(self) -> list[UnfusedArray]:
         """The arrays between kernels that instructions of the text write, as ``hloopt explain`` lists them.

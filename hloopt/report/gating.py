@@ -294,7 +294,7 @@ def _verdicts(
 
 
 def _costlier(difference: FusionDifference, figure: str) -> tuple[CostlierKernel, ...]:
-    """The kernels after whose groups cost more than before, the largest changes first."""
+    """Of the groups that cost more than before, the kernel that costs most; the largest changes first."""
     if figure in ("peak", "instructions"):
         return ()
     costs = [

@@ -303,7 +303,7 @@ class _Assigner:
 
 
 def _post_order(module: Module) -> dict[Instruction, int]:
-    """Operands before their users, from the instructions that nobody uses: XLA's order of equal buffers."""
+    """Operands before their users, starting from instructions without users: XLA breaks ties by it."""
     order: dict[Instruction, int] = {}
     for computation in top_level_computations(module):
         ends = [one for one in computation if not one.users]
