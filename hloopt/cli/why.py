@@ -46,6 +46,7 @@ def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None
 )
 @click.option(
     "--kinds",
+    "list_kinds",
     is_flag=True,
     is_eager=True,
     expose_value=False,
@@ -56,7 +57,8 @@ def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None
     "--passes",
     "pipeline",
     metavar="PIPELINE",
-    help="The passes that stand for the target's compiler. [default: xla-gpu-2026 for a GPU, O2 for others]",
+    help="The passes that stand for the target's compiler. [default: xla-gpu-2026 for a GPU, O2,copy-insertion "
+    "for others]",
 )
 @target_options
 @strict_option()

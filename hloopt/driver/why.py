@@ -35,9 +35,9 @@ def why(
     """What ``hloopt why`` says: what costs most on a target, why, and what changing it gains.
 
     ``module`` is a module, which stays as it is, or the path of one.  ``pipeline`` (as ``optimize`` takes it)
-    stands for the compiler of ``target``: by default XLA's order of passes for a GPU, O2 for others; a module
-    that is fused and ordered already is priced as it stands.  ``kinds`` are names as ``hloopt why --kinds``
-    lists them, all where there is none; ``most`` is the number of findings.
+    stands for the compiler of ``target``: by default XLA's order of passes for a GPU, O2 and copy insertion for
+    others; a module that is fused and ordered already is priced as it stands.  ``kinds`` are names as ``hloopt
+    why --kinds`` lists them, all where there is none; ``most`` is the number of findings.
 
     The record has ``rows``, each a ``Finding`` whose change was made, compared and priced; the module's
     ``seconds``, ``launches``, ``peak_bytes`` and longest ``kernels``; and ``to_json()``.

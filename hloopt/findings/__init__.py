@@ -6,7 +6,15 @@ both and prices both by the one cost model; of a large module it takes the part 
 (``parts.py``).  What gains nothing, or changes the results, is no finding.
 """
 
-from hloopt.findings.finding import Finding, FindingRemedy, Gain, KernelShare, Measure, Spent
+from hloopt.findings.finding import (
+    Finding,
+    FindingRemedy,
+    Gain,
+    KernelShare,
+    LoopBuffer,
+    Measure,
+    Spent,
+)
 from hloopt.findings.kinds import KINDS, FindingKind, KindExample, chosen_kinds, kind_examples
 from hloopt.findings.planning import Planner, ProgramPlan, pipeline_for
 from hloopt.findings.search import Findings, find
@@ -20,6 +28,7 @@ __all__ = [
     "Gain",
     "KernelShare",
     "KindExample",
+    "LoopBuffer",
     "Measure",
     "Planner",
     "ProgramPlan",

@@ -22,32 +22,41 @@ _LEAST: Final = 1 << 16
 
 def copies(subject: Subject) -> Iterator[FindingCandidate]:
     """Copies that stand in the text and that no buffer needs; of arguments, those that donating them avoids."""
-    if is_planned(subject.module):
-        for computation in subject.module:
-            for instruction in computation:
-                if instruction.opcode == "copy" and same_layout(
-                    instruction.shape, instruction.operands[0].shape
-                ):
-                    yield _needless(instruction)
-        return
-    pairs = _pairs(subject.module)
+    module, planned = subject.module, is_planned(subject.module)
     copied = {
-        row.instruction.operands[0].name
+        row.instruction: row.instruction.operands[0]
         for row in subject.plan.rows
         if row.instruction.opcode == "copy"
         and row.instruction.operands[0].opcode == "parameter"
-        and any(user.opcode != "tuple" for user in row.instruction.users)
+        and any(map(_changes, row.instruction.users))
     }
+    names = {source.name for source in copied.values()}
+    pairs = [(one, index) for one, index in _pairs(module) if one.name in names]
     for parameter, index in pairs:
-        if parameter.name in copied:
-            yield FindingCandidate(
-                (parameter,),
-                f"%{parameter.name} is updated in place, but it is an argument that the caller may read "
-                f"again: XLA copies its {parameter.shape.byte_size:,} bytes first. {_place(index)} has "
-                "the same shape and could take its memory.",
-                _donate([parameter]),
-                _Donated({parameter.parameter_number: index}),
-            )
+        yield FindingCandidate(
+            (parameter,),
+            f"%{parameter.name} is updated in place, but it is an argument that the caller may read "
+            f"again: its {parameter.shape.byte_size:,} bytes are copied first. {_place(index)} has "
+            "the same shape and could take its memory.",
+            _donate([parameter]),
+            _Donated({parameter.parameter_number: index}, planned),
+        )
+    if planned:
+        given = {parameter.name for parameter, _ in pairs}
+        for computation in module:
+            for instruction in computation:
+                if (
+                    instruction.opcode == "copy"
+                    and same_layout(instruction.shape, instruction.operands[0].shape)
+                    and not any(one.opcode == "while" for one in computation.callers)
+                    and instruction.operands[0].name not in given
+                ):
+                    yield _needless(instruction)
+
+
+def _changes(user: Instruction) -> bool:
+    """Whether a copy is made for an update in place or a loop, not for a result."""
+    return user.opcode != "tuple" or any(one.opcode == "while" for one in user.users)
 
 
 def _needless(copied: Instruction) -> FindingCandidate:
@@ -117,10 +126,11 @@ def _donate(parameters: Sequence[Instruction]) -> tuple[FindingRemedy, ...]:
 
 
 class _Donated:
-    """The change: results lie in the memory of the arguments of these numbers."""
+    """The change: results lie in the memory of the arguments of these numbers, which no copy saves then."""
 
-    def __init__(self, results: dict[int, tuple[int, ...]]) -> None:
+    def __init__(self, results: dict[int, tuple[int, ...]], planned: bool = False) -> None:
         self.results = results
+        self.planned = planned
 
     def __call__(self, module: Module, places: Sequence[Instruction]) -> bool:
         """Whether the parameters are still there."""
@@ -130,6 +140,10 @@ class _Donated:
             if number < len(module.entry.parameters)
         )
         module.attributes["input_output_alias"] = (*_aliases(module), *entries)
+        if self.planned:
+            _dropped(
+                module, [one for place in places for one in place.users if one.opcode == "copy"]
+            )
         return bool(entries)
 
 

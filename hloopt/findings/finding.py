@@ -6,7 +6,16 @@ from typing import Any, Literal, TypeAlias
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["Finding", "FindingRemedy", "Gain", "KernelShare", "Measure", "RemedyWay", "Spent"]
+__all__ = [
+    "Finding",
+    "FindingRemedy",
+    "Gain",
+    "KernelShare",
+    "LoopBuffer",
+    "Measure",
+    "RemedyWay",
+    "Spent",
+]
 
 Measure: TypeAlias = Literal["time", "memory", "compile time", "accuracy"]
 """What a change makes less of: seconds of a run, bytes at the peak, elements that XLA evaluates while it
@@ -169,4 +178,45 @@ class KernelShare:
             "launches": self.launches,
             "seconds": self.seconds,
             "share": self.share,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LoopBuffer:
+    """A large array that a loop carries and updates in place: whether each iteration copies it.
+
+    element     of the loop's state, of ``shape`` and ``byte_size``
+    iterations  of the loop; ``exact`` says whether the module shows how many
+    writer      the instruction that updates it, with the user's line
+    readers     what else reads its old value
+    copies      of it in the body
+    seconds     that one copy takes by the cost model
+    """
+
+    loop: str
+    line: str
+    iterations: int
+    exact: bool
+    element: int
+    shape: str
+    byte_size: int
+    writer: str
+    readers: tuple[str, ...]
+    copies: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "loop": self.loop,
+            "line": self.line,
+            "iterations": self.iterations,
+            "iterations_known": self.exact,
+            "element": self.element,
+            "shape": self.shape,
+            "bytes": self.byte_size,
+            "writer": self.writer,
+            "readers": list(self.readers),
+            "copies": self.copies,
+            "seconds_per_copy": self.seconds,
         }

@@ -28,18 +28,23 @@ __all__ = ["Planner", "ProgramPlan", "is_planned", "pipeline_for"]
 
 _XLA = "xla-gpu-2026"
 _OTHERS = "O2"
+_BUFFERS = "flatten-call-graph,schedule,copy-insertion"
+"""What every device does last: an order, and the copies that it needs."""
 
 
 def pipeline_for(target: Target, name: str) -> tuple[Pipeline, str]:
     """The passes that stand for the compiler of a target, and their name.
 
-    On a GPU XLA's own order, with the inexact rewrites that XLA makes by default (``fast_math``); O2 elsewhere.
-    ``name`` is what the target is called in options.
+    On a GPU XLA's own order, with the inexact rewrites that XLA makes by default (``fast_math``); elsewhere O2
+    and the copies that buffers need.  ``name`` is what the target is called in options.
     """
     label = _XLA if target.kind == "cuda" else _OTHERS
     entries = parse_pipeline(label).entries
     if target.kind == "cuda":
         entries = with_options(entries, label, (("fast_math", "true"),))
+    else:
+        label = f"{_OTHERS},copy-insertion"
+        entries += parse_pipeline(_BUFFERS).entries
     return Pipeline(aimed(entries, name, "hloopt.fusion.")), label
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
-from hloopt.findings.finding import Finding, KernelShare
+from hloopt.findings.finding import Finding, KernelShare, LoopBuffer
 from hloopt.findings.kinds import FindingKind
+from hloopt.findings.loop_copies import loop_buffers
 from hloopt.findings.planning import Planner, is_planned
 from hloopt.findings.trials import FindingCandidate, Subject, Tried
 from hloopt.ir import Instruction, Module
@@ -21,6 +22,8 @@ __all__ = ["Findings", "find"]
 
 _OPENED: Final = "fix(call-inliner,tuple-simplifier,zero-sized,simplify,cse,dce)"
 """Calls inlined, and what every compiler simplifies first: detectors see each pattern in one form."""
+_ENOUGH: Final = 0.5
+"""The part of the best gain at which the first of several changes is taken."""
 _TRIED: Final = 2
 """Candidates of a kind that are tried, for each paragraph wanted; the largest first."""
 
@@ -31,6 +34,7 @@ class Findings(Displayed):
 
     pipeline  the passes that stand for the compiler; ``as given`` where the module is planned already
     kernels   those that take longest
+    loops     large arrays that loops update in place
     rows      the findings, those that gain most first
     useless   how many candidates were tried and gained nothing, or changed the results, by kind
     untried   how many smaller candidates were left out, by kind
@@ -44,6 +48,7 @@ class Findings(Displayed):
     launches: int
     peak_bytes: int
     kernels: tuple[KernelShare, ...]
+    loops: tuple[LoopBuffer, ...]
     rows: tuple[Finding, ...]
     useless: dict[str, int]
     untried: dict[str, int]
@@ -59,6 +64,7 @@ class Findings(Displayed):
             "launches": self.launches,
             "peak_bytes": self.peak_bytes,
             "kernels": [one.to_json() for one in self.kernels],
+            "loops": [one.to_json() for one in self.loops],
             "findings": [one.to_json() for one in self.rows],
             "without_gain": self.useless,
             "untried": self.untried,
@@ -98,6 +104,7 @@ def find(
         plan.totals.launches,
         plan.peak.byte_size,
         _kernels(subject),
+        loop_buffers(subject),
         tuple(found.best()),
         found.useless,
         found.untried,
@@ -124,11 +131,17 @@ class _Search:
             self.untried[kind.name] = len(groups) - len(tried)
         for group in tried:
             self.begin(f"{kind.name}: %{group[0].sites[0].name}")
-            made = self.subject.tried(group, kind.measure)
-            if made is None:
-                self.useless[kind.name] = self.useless.get(kind.name, 0) + 1
+            found = [
+                (made, one)
+                for one in _ways(group)
+                if (made := self.subject.tried(one, kind.measure)) is not None
+            ]
+            if found:
+                most = max(made.gain.saved for made, _ in found)
+                made, way = next(pair for pair in found if pair[0].gain.saved >= _ENOUGH * most)
+                self.found.append(self._finding(kind, way, made))
             else:
-                self.found.append(self._finding(kind, group, made))
+                self.useless[kind.name] = self.useless.get(kind.name, 0) + 1
 
     def _weight(self, group: Sequence[FindingCandidate]) -> float:
         return sum(_bytes(one) * self.subject.runs(one.sites[0])[0] for one in group)
@@ -178,6 +191,13 @@ def _grouped(candidates: Iterable[FindingCandidate]) -> list[list[FindingCandida
         key = (line, site.opcode, str(site.shape), site.home.name) if line else (id(one),)
         groups.setdefault(key, []).append(one)
     return list(groups.values())
+
+
+def _ways(group: Sequence[FindingCandidate]) -> Iterator[Sequence[FindingCandidate]]:
+    """The changes that may help against one cause."""
+    while group:
+        yield group
+        group = [one.instead for one in group if one.instead is not None]
 
 
 def _bytes(candidate: FindingCandidate) -> int:

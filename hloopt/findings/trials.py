@@ -52,6 +52,8 @@ class FindingCandidate:
     counted   of compile time and accuracy: the figure, counted in the module before and after
     wanted    pairs of instructions that fusion is to put into one kernel, besides the change
     is_late   whether the change is made in the plan, without ``sites``, which it does not have
+    holds     what must be so of the plans before and after it, for the gain to be of this cause
+    instead   the same with another change, which counts where it gains more
     """
 
     sites: tuple[Instruction, ...]
@@ -63,6 +65,8 @@ class FindingCandidate:
     counted: CountedFigure | None = None
     wanted: tuple[tuple[str, str], ...] = ()
     is_late: bool = False
+    holds: Callable[[ProgramPlan, ProgramPlan], bool] | None = None
+    instead: FindingCandidate | None = None
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,11 @@ class Subject:
         else:
             after = self.planner.plan(changed, trial.wanted)
         figures = trial.figures(changed, after)
+        first, times = trial.group[0], trial.times
         if not _gains(trial.measure, *figures):
             return None
-        first, times = trial.group[0], trial.times
+        if first.holds is not None and not first.holds(before, after):
+            return None
         verdict, reason = _verdict(given, changed, before, first.tolerance)
         if verdict == "differ":
             return None

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from hloopt.findings import KINDS, Finding, Findings, Gain, KernelShare
+from hloopt.findings import KINDS, Finding, Findings, Gain, KernelShare, LoopBuffer
 from hloopt.report.console import TableColumn, records_table, say, show_name, table
 from hloopt.report.fit import FittedTable
 from hloopt.report.numbers import amount, byte_size, seconds
@@ -98,7 +98,7 @@ def _gain_text(gain: Gain) -> str:
     """``gain: 2.14 ms -> 95 us (predicted); results within tolerance``."""
     said = f"gain ({gain.how}): {_figure(gain.measure, gain.before)} -> {_figure(gain.measure, gain.after)}"
     if gain.measure == "time" and gain.after:
-        said += f", {gain.before / gain.after:.3g} times as fast"
+        said += f", {_ratio(gain.before / gain.after)} times as fast"
     elif gain.measure != "time":
         before, after = gain.seconds
         said += f"; a run takes {seconds(after)}" + (
@@ -109,6 +109,10 @@ def _gain_text(gain: Gain) -> str:
     reason = f" ({gain.reason})" if gain.reason else ""
     part = f"; priced with {gain.part} instructions around it" if gain.part else ""
     return f"{said}{part}; results {gain.verdict}{reason}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _figure(measure: str, value: float) -> str:
@@ -142,9 +146,32 @@ def _notes(found: Findings) -> Iterator[str]:
     if found.rows and found.useless:
         tried = sum(found.useless.values())
         yield f"- {tried} other change{'' if tried == 1 else 's'} tried without gain"
+    said = {row.instruction for row in found.rows}
+    for one in found.loops:
+        if one.loop not in said:
+            yield f"- {_loop_text(one)}"
     if found.untried:
         left = sum(found.untried.values())
         yield f"- {left} smaller candidates were not tried: a larger -n tries more"
+
+
+def _loop_text(row: LoopBuffer) -> str:
+    place = f" at {row.line}" if row.line else ""
+    often = f"{row.iterations:,}{'' if row.exact else '+'} times"
+    text = f"%{row.loop}{place} runs {often} and updates element {row.element} of its state, {row.shape}"
+    readers, several = " and ".join(row.readers), len(row.readers) > 1
+    if row.copies:
+        text += f", which each iteration copies: {row.writer} writes it"
+        text += f" while {readers} still {'read' if several else 'reads'} it" if readers else ""
+        verbs = "takes", "and moves"
+    else:
+        order = f"after {readers} {'have' if several else 'has'} read it"
+        text += f", in place: no copy is needed, as {row.writer} "
+        text += f"writes {order}" if readers else "alone reads the old value"
+        verbs = "would take", "and move"
+    total = row.seconds * row.iterations
+    moved = byte_size(2 * row.byte_size * row.iterations)
+    return f"{text}; a copy in each iteration {verbs[0]} {seconds(total)} {verbs[1]} {moved} in all"
 
 
 def kinds_table() -> FittedTable:
