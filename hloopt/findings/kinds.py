@@ -19,6 +19,7 @@ from hloopt.findings import (
     numerics,
     precision,
     products,
+    recurrences,
     temporaries,
 )
 from hloopt.findings.finding import Measure
@@ -63,6 +64,7 @@ KINDS: Final = tuple(
         ("loop-product", "product in a loop that needs no carried value", "time", loops.products),
         ("loop-kernels", "loop of small kernels", "time", loops.kernels),
         ("loop-copy", "copy in each iteration of a loop", "time", loop_copies.in_loops),
+        ("parallel-scan", "scan that could be parallel", "time", recurrences.parallel_scans),
         ("small-kernels", "small kernels side by side", "time", launches.side_by_side),
         ("copy", "copy in memory", "time", donation.copies),
         ("not-donated", "argument that could hold a result", "memory", donation.arguments),

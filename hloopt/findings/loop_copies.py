@@ -312,7 +312,9 @@ def loop_buffers(subject: Subject) -> tuple[LoopBuffer, ...]:
         one
         for loop, elements in _loops(module)
         for one in elements
-        if one.is_updated and one.byte_size >= _LARGE
+        if one.is_updated
+        and one.byte_size >= _LARGE
+        and (one.copies or one.others or _is_given(one))
     ]
     found.sort(
         key=lambda one: (
@@ -324,6 +326,12 @@ def loop_buffers(subject: Subject) -> tuple[LoopBuffer, ...]:
     for one in found:
         first.setdefault(one.loop, one)
     return tuple(_buffer(subject, one) for one in [*first.values()][:_MOST])
+
+
+def _is_given(element: _CarriedElement) -> bool:
+    """Whether the caller gives an array, which is no buffer for what a scan collects then."""
+    start = element.loop.operands[0]
+    return start.opcode == "tuple" and _source(start.operands[element.index]).opcode == "parameter"
 
 
 def _buffer(subject: Subject, element: _CarriedElement) -> LoopBuffer:

@@ -20,7 +20,9 @@ from hloopt.rewrite.source_lines import kernel_lines
 
 __all__ = ["Findings", "find"]
 
-_OPENED: Final = "fix(call-inliner,tuple-simplifier,zero-sized,simplify,cse,dce)"
+_OPENED: Final = (
+    "fix(call-inliner,tuple-simplifier,zero-sized,scatter-to-slice{limit=1},simplify,cse,dce)"
+)
 """Calls inlined, and what every compiler simplifies first: detectors see each pattern in one form."""
 _ENOUGH: Final = 0.5
 """The part of the best gain at which the first of several changes is taken."""
