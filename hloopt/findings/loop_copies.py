@@ -180,11 +180,18 @@ def in_loops(subject: Subject) -> Iterator[FindingCandidate]:
     """Loops whose plan copies arrays in each iteration; an order, or two iterations in one, may avoid it."""
     planned = is_planned(subject.module)
     module = subject.plan.module
+    prices = {row.instruction: row.seconds for row in subject.plan.rows}
     for made, elements in _loops(module):
         home = subject.module.computations.get(made.home.name)
         loop = None if home is None else home.by_name.get(made.name)
         copied = [one for one in elements if one.copies and one.byte_size >= _LEAST]
+        copies = {instruction for one in copied for instruction in one.copies}
+        spent = sum(prices.get(one, 0.0) for one in copies)
         if loop is None or loop.opcode != "while" or not copied:
+            continue
+        if (
+            spent < _SHARE * subject.plan.seconds
+        ):  # no change can save as much as ``holds`` asks for
             continue
         why, blocking = _why(module, made, copied), _blocking(copied)
         change = partial(_unrolled, planned=planned)
