@@ -146,7 +146,7 @@ def _notes(found: Findings) -> Iterator[str]:
     if found.rows and found.useless:
         tried = sum(found.useless.values())
         yield f"- {tried} other change{'' if tried == 1 else 's'} tried without gain"
-    said = {row.instruction for row in found.rows}
+    said = {row.instruction for row in found.rows if row.kind == "loop-copy"}
     for one in found.loops:
         if one.loop not in said:
             yield f"- {_loop_text(one)}"

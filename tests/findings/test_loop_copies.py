@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 import hloopt
 from hloopt.findings import Findings
+from hloopt.report.findings import show_findings
 
 LOOP = """HloModule loop{extra}
 body {{
@@ -93,3 +98,13 @@ def test_a_copy_that_both_updates_need_is_no_finding() -> None:
   v = f32[100000] dynamic-update-slice(a, part, one)"""
     made = found(body, "u, v")
     assert not [row for row in made.rows if "schedule" in row.remedies[-1].text]
+
+
+def test_a_loop_is_spoken_of_beside_other_findings_about_it() -> None:
+    """Unless its copies are the finding."""
+    (copied,) = found(SWAPPED, "b, u").rows
+    for kind, is_spoken_of in (("loop-kernels", True), ("loop-copy", False)):
+        made = replace(found(IN_PLACE, "u, b"), rows=(replace(copied, kind=kind),))
+        shown = StringIO()
+        show_findings(made, Console(file=shown, width=80))
+        assert ("in place: no copy is needed" in " ".join(shown.getvalue().split())) is is_spoken_of
