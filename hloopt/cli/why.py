@@ -80,6 +80,9 @@ def command(
     helps, and its gain. That is not guessed: the change is made on a copy of the module, the results are
     compared, and both are planned and priced for the target. A change without gain is not printed.
 
+    Below them are the large arrays between two kernels, each with the refusal that keeps it in memory, the
+    times fused and apart, and, where fused is faster, what lets the pair through.
+
     A module before optimisation is planned as XLA does it; one that is fused and scheduled is taken as it is.
 
     \b

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hloopt.cost_models.model import Comparison
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.barriers import find_barriers
 from hloopt.fusion.between import kept_arrays
-from hloopt.fusion.explanation import Explanation
-from hloopt.fusion.fusible import UNCOMPUTED, may_be_fused
+from hloopt.fusion.explained_times import explained
+from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.kernels.costs import runs_of
 from hloopt.report.fusion import show_around, show_barriers, show_lost, show_pair
 from hloopt.report.fusion_between import kept_json, show_kept
@@ -24,10 +23,9 @@ from hloopt.rewrite.naming import parse_pattern
 from hloopt.rewrite.spec import did_you_mean
 
 if TYPE_CHECKING:
-    from hloopt.cost_models.model import CostModel
     from hloopt.driver.explain_trials import Trials
     from hloopt.fusion.provenance import FusionNode, GivenInstruction, Provenance, TracedRewrite
-    from hloopt.ir import Instruction, Module
+    from hloopt.ir import Module
     from hloopt.report.console import Console
     from hloopt.targets import Target
 
@@ -35,8 +33,6 @@ __all__ = ["FusionAnswer", "Questions"]
 
 MOST_LOST = 10
 """Refusals that are listed without a name."""
-_NO_KERNEL = frozenset({"bitcast", "constant"})
-"""Ops that may be fused and cost nothing unfused."""
 _MOST = 10
 """Instructions or pairs that a pattern shows."""
 
@@ -70,7 +66,7 @@ class Questions:
         self.trials = trials
         self.provenance = provenance
         self.module = module
-        self.explanation = _explanation(provenance, target)
+        self.explanation = explained(provenance, model_for(DEFAULT, target))
 
     @property
     def is_about_fusion(self) -> bool:
@@ -237,55 +233,3 @@ def _is_plain(name: str) -> bool:
 
 def _more(count: int, console: Console) -> None:
     console.print(f"and {count} more")
-
-
-def _explanation(provenance: Provenance, target: Target) -> Explanation:
-    """What there is to explain after all passes; times that no strategy computed come from a model."""
-    model = model_for(DEFAULT, target)
-    known: dict[tuple[str, str, str, bool], Comparison | None] = {}
-
-    def times(
-        computation: str, producer: str, consumer: str, multi_output: bool
-    ) -> Comparison | None:
-        key = computation, producer, consumer, multi_output
-        if key not in known:
-            first, second = (
-                provenance.alive.get((computation, name)) for name in (producer, consumer)
-            )
-            users = [second] if consumer else list(first.users) if first is not None else []
-            known[key] = _compare(model, first, users, multi_output=multi_output)
-        return known[key]
-
-    return Explanation(provenance, times, f"{model.name}, {target.name}")
-
-
-def _compare(
-    model: CostModel,
-    producer: Instruction | None,
-    consumers: Sequence[Instruction | None],
-    *,
-    multi_output: bool,
-) -> Comparison | None:
-    """What fusing kernels of the finished module would save; a producer with other users stays for these.
-
-    With ``multi_output`` the kernel of the one consumer writes what others read of the producer.
-    """
-    users = [entry for entry in consumers if entry is not None]
-    if producer is None or not users or len(users) < len(consumers):
-        return None
-    if not all(entry in producer.users and _is_kernel(entry) for entry in users):
-        return None
-    if not _is_kernel(producer):
-        return None
-    if multi_output:
-        return model.compare(producer, users, multi_output=True) if len(users) == 1 else None
-    found = model.compare(producer, users)
-    if len(producer.users) == len(users) and not producer.is_root:
-        return found
-    stays = (model.run_time(producer).exec_ns + model.launch_ns) / 1000
-    return Comparison(found.unfused_us, found.fused_us + stays)
-
-
-def _is_kernel(instruction: Instruction) -> bool:
-    """Whether an instruction may be fused, and costs something unfused."""
-    return instruction.opcode not in _NO_KERNEL and may_be_fused(instruction)

@@ -13,6 +13,7 @@ from hloopt.findings.finding import (
     KernelShare,
     LoopBuffer,
     Measure,
+    RefusedArray,
     Spent,
 )
 from hloopt.findings.kinds import KINDS, FindingKind, KindExample, chosen_kinds, kind_examples
@@ -32,6 +33,7 @@ __all__ = [
     "Measure",
     "Planner",
     "ProgramPlan",
+    "RefusedArray",
     "Spent",
     "chosen_kinds",
     "find",

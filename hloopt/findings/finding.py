@@ -13,6 +13,7 @@ __all__ = [
     "KernelShare",
     "LoopBuffer",
     "Measure",
+    "RefusedArray",
     "RemedyWay",
     "Spent",
 ]
@@ -219,4 +220,49 @@ class LoopBuffer:
             "readers": list(self.readers),
             "copies": self.copies,
             "seconds_per_copy": self.seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedArray:
+    """A large array that goes through memory between two kernels, and the refusal that keeps it there.
+
+    writer, readers  the kernels; ``reader`` is the instruction that the refusal is about
+    code, reason     of the decision, with the ``limit`` and the ``actual`` value where there are such
+    fused, apart     microseconds by the cost model of one run; None where no kernel of both has a price
+    changes          what lets the pair through: options of the pass, or a row of a lock file
+    """
+
+    name: str
+    line: str
+    byte_size: int
+    writer: str
+    readers: tuple[str, ...]
+    reader: str
+    pass_name: str
+    code: str
+    reason: str
+    limit: int | None
+    actual: int | None
+    fused: float | None
+    apart: float | None
+    changes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "name": self.name,
+            "line": self.line,
+            "bytes": self.byte_size,
+            "written_by": self.writer,
+            "read_by": list(self.readers),
+            "reader": self.reader,
+            "pass": self.pass_name,
+            "code": self.code,
+            "reason": self.reason,
+            "limit": self.limit,
+            "actual": self.actual,
+            "fused_us": self.fused,
+            "apart_us": self.apart,
+            "changes": list(self.changes),
         }

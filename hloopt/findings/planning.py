@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from hloopt.analysis.liveness import Peak, peak
+from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.advice import Advice
+from hloopt.fusion.explained_times import explained
 from hloopt.fusion.explanation import Explanation
 from hloopt.fusion.history import Histories
 from hloopt.fusion.lock_adviser import LockAdviser
@@ -62,11 +64,12 @@ class ProgramPlan:
     module: Module
     rows: tuple[KernelCost, ...]
     provenance: Provenance
+    model: CostModel
 
     @cached_property
     def explanation(self) -> Explanation:
         """What fusion decided, and why."""
-        return Explanation(self.provenance)
+        return explained(self.provenance, self.model)
 
     @cached_property
     def totals(self) -> Totals:
@@ -134,4 +137,6 @@ class Planner:
 
     def priced(self, planned: Module, provenance: Provenance) -> ProgramPlan:
         """The plan that a module is, after the compiler's passes."""
-        return ProgramPlan(planned, tuple(kernel_costs(planned, self.predictor)), provenance)
+        return ProgramPlan(
+            planned, tuple(kernel_costs(planned, self.predictor)), provenance, self.predictor.model
+        )

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
-from hloopt.findings.finding import Finding, KernelShare, LoopBuffer
+from hloopt.findings.finding import Finding, KernelShare, LoopBuffer, RefusedArray
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
 from hloopt.findings.planning import Planner, is_planned
+from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import FindingCandidate, Subject, Tried
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
@@ -37,6 +38,7 @@ class Findings(Displayed):
     pipeline  the passes that stand for the compiler; ``as given`` where the module is planned already
     kernels   those that take longest
     loops     large arrays that loops update in place
+    arrays    the largest between kernels, each with the refusal that keeps it in memory and both prices
     rows      the findings, those that gain most first
     useless   how many candidates were tried and gained nothing, or changed the results, by kind
     untried   how many smaller candidates were left out, by kind
@@ -51,6 +53,7 @@ class Findings(Displayed):
     peak_bytes: int
     kernels: tuple[KernelShare, ...]
     loops: tuple[LoopBuffer, ...]
+    arrays: tuple[RefusedArray, ...]
     rows: tuple[Finding, ...]
     useless: dict[str, int]
     untried: dict[str, int]
@@ -67,6 +70,7 @@ class Findings(Displayed):
             "peak_bytes": self.peak_bytes,
             "kernels": [one.to_json() for one in self.kernels],
             "loops": [one.to_json() for one in self.loops],
+            "arrays": [one.to_json() for one in self.arrays],
             "findings": [one.to_json() for one in self.rows],
             "without_gain": self.useless,
             "untried": self.untried,
@@ -107,6 +111,7 @@ def find(
         plan.peak.byte_size,
         _kernels(subject),
         loop_buffers(subject),
+        largest_kept(subject),
         tuple(found.best()),
         found.useless,
         found.untried,

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
-from hloopt.findings.finding import FindingRemedy
+from hloopt.findings.finding import FindingRemedy, RefusedArray
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.fusion.between import ArrayBetween, kept_arrays
 from hloopt.fusion.explained import Edge, ExplainedRefusal
 from hloopt.fusion.provenance import FusionNode
 from hloopt.ir import Instruction, Module
 
-__all__ = ["between"]
+__all__ = ["between", "largest_kept"]
 
 _SHARE: Final = 0.05
 """The least part of the peak that an array is to be worth a trial."""
 _MOST: Final = 12
+_SHOWN: Final = 3
+_MORE_RESULTS: Final = frozenset({"multi-output-fusion"})
+_SLICES: Final = FindingRemedy(
+    "model",
+    "map over slices of the batch (jax.lax.map(f, xs, batch_size=...)): the array is as large as a slice",
+)
+_LARGE: Final = 1 << 20
+"""The least bytes of an array that is named without a gain."""
 
 
 def between(subject: Subject) -> Iterator[FindingCandidate]:
@@ -40,6 +49,50 @@ def between(subject: Subject) -> Iterator[FindingCandidate]:
             _blocking(subject, edges),
             wanted=tuple((edge.producer.name, edge.consumer.name) for edge in edges),
         )
+
+
+def largest_kept(subject: Subject) -> tuple[RefusedArray, ...]:
+    """The largest arrays between kernels, with the refusal that keeps each, whether it is right or not."""
+    if not subject.plan.provenance.history.plans:
+        return ()
+    least = max(_LARGE, subject.plan.peak.byte_size * _SHARE)
+    rows = kept_arrays(subject.plan.explanation)
+    found = (_kept(row) for row in rows if row.node.byte_size >= least)
+    return tuple(islice((one for one in found if one is not None), _SHOWN))
+
+
+def _kept(row: ArrayBetween) -> RefusedArray | None:
+    """None where no pair has a price or could be fused: the pass makes no such kernel."""
+    refusals = [
+        (word, edge)
+        for _, edge in row.readers
+        for word in reversed(edge.words)
+        if word.advisable or word.comparison is not None
+    ]
+    if not refusals:
+        return None
+    # A kernel of several results would still write the array for its other readers.
+    last, edge = min(
+        refusals, key=lambda found: (found[0].pass_name in _MORE_RESULTS, not found[0].comparison)
+    )
+    known = last.comparison
+    lock = (f"a lock row or fusion rule that wants %{edge.producer.name} in %{edge.consumer.name}",)
+    return RefusedArray(
+        row.node.name,
+        next(iter(row.node.sources), ""),
+        row.node.byte_size,
+        row.kernel.now or row.kernel.name,
+        tuple(dict.fromkeys(reader.now or reader.name for reader, _ in row.readers)),
+        edge.consumer.name,
+        last.pass_name,
+        last.decision.code,
+        last.decision.reason,
+        last.decision.limit,
+        last.decision.actual,
+        None if known is None else known.fused_us,
+        None if known is None else known.unfused_us,
+        last.options or (lock if last.advisable else ()),
+    )
 
 
 def _why(row: ArrayBetween, edges: Sequence[Edge], words: Sequence[ExplainedRefusal]) -> str:
@@ -71,13 +124,7 @@ def _remedies(words: Sequence[ExplainedRefusal]) -> tuple[FindingRemedy, ...]:
                 "is scarcer than time",
             )
         )
-    found.append(
-        FindingRemedy(
-            "model",
-            "map over slices of the batch (jax.lax.map(f, xs, batch_size=...)): the array is as "
-            "large as a slice",
-        )
-    )
+    found.append(_SLICES)
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from hloopt.findings import KINDS, Finding, Findings, Gain, KernelShare, LoopBuffer
+from hloopt.findings import KINDS, Finding, Findings, Gain, KernelShare, LoopBuffer, RefusedArray
 from hloopt.report.console import TableColumn, records_table, say, show_name, table
 from hloopt.report.fit import FittedTable
 from hloopt.report.numbers import amount, byte_size, seconds
@@ -150,6 +150,9 @@ def _notes(found: Findings) -> Iterator[str]:
     for one in found.loops:
         if one.loop not in said:
             yield f"- {_loop_text(one)}"
+    for array in found.arrays:
+        if array.name not in said:
+            yield f"- {_array_text(array)}"
     if found.untried:
         left = sum(found.untried.values())
         yield f"- {left} smaller candidates were not tried: a larger -n tries more"
@@ -172,6 +175,25 @@ def _loop_text(row: LoopBuffer) -> str:
     total = row.seconds * row.iterations
     moved = byte_size(2 * row.byte_size * row.iterations)
     return f"{text}; a copy in each iteration {verbs[0]} {seconds(total)} {verbs[1]} {moved} in all"
+
+
+def _array_text(row: RefusedArray) -> str:
+    place = f" at {row.line}" if row.line else ""
+    readers = ", ".join(f"%{name}" for name in row.readers[:2])
+    more = f" and {len(row.readers) - 2} more" if len(row.readers) > 2 else ""
+    text = (
+        f"%{row.name}{place}, {byte_size(row.byte_size)}, goes through memory from %{row.writer} to "
+        f"{readers}{more}: {row.pass_name} does not fuse it into %{row.reader} ({row.code}): {row.reason}"
+    )
+    if row.fused is None or row.apart is None:
+        return text
+    if row.code not in ("slower", "triton-slower"):
+        text += f"; fused {row.fused:.3g} us, apart {row.apart:.3g} us"
+    if row.fused >= row.apart:
+        return f"{text}; by these prices the refusal is right"
+    return f"{text}; by these prices fused is faster" + (
+        f": {' or '.join(row.changes)}" if row.changes else ", but no option lifts this refusal"
+    )
 
 
 def kinds_table() -> FittedTable:
