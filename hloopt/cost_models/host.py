@@ -11,19 +11,33 @@ A kernel that computes C additions (``host.toml``), reads operands o and writes 
 ``net(o)`` are those of the array without repetition.  ``bandwidth`` is that of the first- or
 second-level cache where all that the kernel reads and writes fits into it, else the memory's.  A core that is
 busy with arithmetic loads and stores by the same instructions, so nothing overlaps.  A launch is a function
-call.  Of matrix products, sorts and everything else that NumPy's executor runs, only bytes and flops are known.
+call.  Of sorts and everything else that NumPy's executor runs, only bytes and flops are known.
 
 A producer in its user's kernel is computed as often as its elements are used there, as XLA's models count it
 (``usage.py``); what it makes is neither written nor read, and an operand of both is read once.
 
 A loop branches where it pads rows: the place of an element in its row decides whether it is computed.  (Loops
 are cut where the parts of a concatenate meet.)  All figures are measured by ``tests/benchmarks/host_costs.py``.
+
+Matrix products that a BLAS makes take
+
+    time = max(flops / peak, bytes / bandwidth) + 2 * (A + B) / second-level cache + 2 * C / bandwidth of C
+
+A BLAS copies blocks of both matrices into panels in the order in which its innermost loop reads them, which
+pays where each element is used often: K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", ACM TOMS 34(3), 2008.  The panels are written to the second-level cache and read from it.  The
+result is set to zero before, then read and written again (OpenBLAS, ``driver/level3/level3.c``), in the
+second-level cache where it fits.  So a product too thin to compute much moves its bytes three times.
+
+The device ``native`` calls a BLAS for products with a side below ``LEAST_SIDE``, unless they are small: others
+are kernels of its own, which write their results once, and several side by side are not priced here.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -31,8 +45,10 @@ from typing import Any, ClassVar, Final
 
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.counting import OpCounting
+from hloopt.cost_models.gemm import product_shape
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import NOTHING, RunTime
+from hloopt.cost_models.roofline import product_of
 from hloopt.cost_models.usage import Usage, UsageAnalysis
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import slots_of
@@ -40,8 +56,26 @@ from hloopt.ops import OPS
 from hloopt.targets import Target
 from hloopt.types import DTYPES, ArrayShape, TupleShape
 
-__all__ = ["HostModel", "additions", "counting", "kernel_costs"]
+__all__ = [
+    "BLAS",
+    "LEAST_SIDE",
+    "MOST_PRODUCTS",
+    "HostModel",
+    "additions",
+    "blas_run_time",
+    "counting",
+    "kernel_costs",
+]
 
+BLAS: Final = "blas"
+"""The name of this model in reports."""
+
+LEAST_SIDE: Final = 8
+"""Rows and columns from which native's tiles are full enough."""
+MOST_PRODUCTS: Final = 48**3
+"""Up to here a loop beats a call of BLAS, which takes 2 us to get there (measured with f32 and AVX-512)."""
+
+_TYPES: Final = frozenset({"f32", "f64", "c64", "c128"})
 _LANE_BITS: Final = 32
 _FILE: Final = Path(__file__).parent / "host.toml"
 
@@ -211,3 +245,22 @@ def additions() -> Mapping[tuple[str, str], int]:
             for dtype in DTYPES
         }
     )
+
+
+def blas_run_time(kernel: Instruction, least: RunTime, target: Target) -> RunTime | None:
+    """Of a product that native has a BLAS make, from the least that it takes; None for all others."""
+    product = product_of(kernel)
+    if target.kind != "cpu" or product is None or product.opcode != "dot":
+        return None
+    shape = product_shape(product)
+    if shape is None or shape.dtype not in _TYPES or shape.batch > 1:
+        return None
+    if not 1 < min(shape.rows, shape.columns) < LEAST_SIDE:
+        return None
+    if shape.rows * shape.columns * shape.depth <= MOST_PRODUCTS:
+        return None
+    cache = kernel_costs()["l2_bytes_per_ns"]
+    given = (shape.rows + shape.columns) * shape.depth * shape.element_bytes
+    made = shape.rows * shape.columns * shape.element_bytes
+    result = cache if made <= target.l2_size else target.memory_bandwidth * 1e-9
+    return replace(least, exec_ns=least.exec_ns + 2 * given / cache + 2 * made / result)

@@ -1,7 +1,7 @@
 """How long each kernel of a module takes: the one price that every report shows.
 
-A cost model prices what XLA writes as code, ``gemm`` the products that libraries run, and the roofline what
-no model covers: other libraries, other devices, the host.
+A cost model prices what XLA writes as code, ``gemm`` the products that libraries run, ``blas`` those of
+the host's, and the roofline what no model covers: other libraries, other devices, the rest of the host.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 from hloopt.cost_models.gemm import NAME as GEMM
 from hloopt.cost_models.gemm import gemm_run_time
+from hloopt.cost_models.host import BLAS, blas_run_time
 from hloopt.cost_models.model import Bound, CostModel, RunTime
 from hloopt.cost_models.registry import ROOFLINE
 from hloopt.cost_models.roofline import Roofline, product_of
@@ -55,10 +56,15 @@ class Predictor:
     def run_time(self, kernel: Instruction) -> tuple[RunTime, str]:
         """How long a kernel runs, without its launch, and by which model."""
         if product_of(kernel) is not None:
-            found = None if self.model.name == ROOFLINE else gemm_run_time(kernel, self.target)
+            least = self._roofline.rates(kernel)
+            if self.model.name == ROOFLINE:
+                return least, ROOFLINE
+            found = gemm_run_time(kernel, self.target)
             if found is not None:
                 return found, GEMM
-        elif kernel.op.family not in _BY_ROOFLINE:
+            found = blas_run_time(kernel, least, self.target)
+            return (least, ROOFLINE) if found is None else (found, BLAS)
+        if kernel.op.family not in _BY_ROOFLINE:
             priced = self.model.run_time(kernel)
             if isfinite(priced.exec_ns):  # else no tiling of a Triton kernel fits this device
                 return priced, self.model.name

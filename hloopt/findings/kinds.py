@@ -60,7 +60,7 @@ KINDS: Final = tuple(
     FindingKind(*row)
     for row in (
         ("one-hot-product", "product with a one-hot matrix", "time", products.one_hot),
-        ("thin-product", "product too thin for a matrix unit", "time", products.thin),
+        ("thin-product", "product too thin for matrix units or a BLAS", "time", products.thin),
         ("loop-product", "product in a loop that needs no carried value", "time", loops.products),
         ("loop-kernels", "loop of small kernels", "time", loops.kernels),
         ("loop-copy", "copy in each iteration of a loop", "time", loop_copies.in_loops),

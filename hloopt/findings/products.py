@@ -21,6 +21,15 @@ _THIN: Final = 16
 """The least size of a tile's side: what is shorter leaves the rest of the tile idle."""
 
 
+_ON_GPU: Final = (
+    "a tile of a matrix unit is {tile} or more on each side, and with {listed} most of it is idle."
+)
+_ON_HOST: Final = (
+    "a BLAS first copies both matrices into panels and passes over the result twice more, which with {listed} "
+    "takes longer than the product."
+)
+
+
 @dataclass(frozen=True)
 class _OneHot:
     """A matrix with a 1 in each row: ``dimension`` is the one that the 1 is searched along.
@@ -139,6 +148,7 @@ def _inside(site: Site, places: Instruction, rows: int) -> Instruction:
 
 def thin(subject: Subject) -> Iterator[FindingCandidate]:
     """Products with a side shorter than a tile."""
+    on_host = subject.planner.predictor.target.kind == "cpu"
     for dot in sites(subject.module, "dot"):
         dims = DotDims.of(dot.attributes)
         lhs, rhs = (operand.array for operand in dot.operands)
@@ -155,8 +165,8 @@ def thin(subject: Subject) -> Iterator[FindingCandidate]:
         listed = ", ".join(f"{name}={size}" for name, size in short.items())
         yield FindingCandidate(
             (dot,),
-            f"%{dot.name} is a product of M={sides['M']:,}, N={sides['N']:,}, K={sides['K']:,}: a tile of a "
-            f"matrix unit is {_THIN} or more on each side, and with {listed} most of it is idle.",
+            f"%{dot.name} is a product of M={sides['M']:,}, N={sides['N']:,}, K={sides['K']:,}: "
+            + (_ON_HOST if on_host else _ON_GPU).format(listed=listed, tile=_THIN),
             (
                 FindingRemedy(
                     "model",

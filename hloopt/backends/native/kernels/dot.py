@@ -12,6 +12,7 @@ from typing import Final
 from hloopt.analysis.contraction import Contraction
 from hloopt.analysis.region import Region
 from hloopt.backends.native.kernels.gemm import is_regular
+from hloopt.cost_models.host import MOST_PRODUCTS
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import ProductRegion, product_of
 from hloopt.kernels.families.loop import operands_read
@@ -25,8 +26,6 @@ _NAME = "native-dot"
 MOST_BYTES: Final = 128 << 10
 """Of factors and sums of a task, which lie on the stack."""
 
-# Up to here a loop beats a call of BLAS, which takes 2 us to get there (measured with f32 and AVX-512: 48^3).
-_MOST_PRODUCTS: Final = 48**3
 # BLAS has no integer products; NumPy's loops are slower than these at any size.
 _MOST_SLOW_PRODUCTS: Final = 256**3
 # Convolution kernels are read again for every task's rows: they have to stay in the second-level cache.
@@ -106,7 +105,7 @@ def is_quick(region: Region) -> bool:
 def _slowness(contraction: Contraction) -> str:
     """Why BLAS is quicker, empty where it is not."""
     products = contraction.multiply_adds // max(contraction.size("b"), 1)
-    most = _MOST_SLOW_PRODUCTS if contraction.kind.is_integer else _MOST_PRODUCTS
+    most = _MOST_SLOW_PRODUCTS if contraction.kind.is_integer else MOST_PRODUCTS
     if not contraction.is_dot and products > most:
         n, kernel = contraction.size("n"), contraction.size("k") * contraction.size("n")
         size = kernel * contraction.accumulator.bits // 8

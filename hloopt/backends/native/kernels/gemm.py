@@ -12,6 +12,7 @@ from typing import Final
 
 from hloopt.analysis.contraction import Contraction, Side
 from hloopt.analysis.region import Region
+from hloopt.cost_models.host import LEAST_SIDE
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.loop import operands_read
@@ -22,8 +23,6 @@ __all__ = ["KERNELS", "is_regular", "large_product"]
 
 _NAME = "native-gemm"
 
-# With fewer rows or columns tiles are mostly empty; a matrix times a vector is read once.
-_LEAST_SIDE: Final = 8
 # Elements of a matrix that a task reads once: some 100 us.
 _READ_ONCE: Final = 1 << 18
 # So many rows copy the other factor once more, which is a hundredth of their work.
@@ -82,11 +81,12 @@ def _fits(site: Site) -> Verdict:
 def _wanted(site: Site) -> Verdict:
     contraction = large_product(site.region)
     m, n = contraction.size("m"), contraction.size("n")
-    if 1 < n < _LEAST_SIDE or m < min(n, _LEAST_SIDE):
-        return NO(f"m={m} or n={n} is below {_LEAST_SIDE}: BLAS has loops for that")
+    # With fewer rows or columns tiles are mostly empty; a matrix times a vector is read once.
+    if 1 < n < LEAST_SIDE or m < min(n, LEAST_SIDE):
+        return NO(f"m={m} or n={n} is below {LEAST_SIDE}: BLAS has loops for that")
     if n == 1:
         return YES("a matrix times a vector")
-    return YES(f"m={m} and n={n} are at least {_LEAST_SIDE}")
+    return YES(f"m={m} and n={n} are at least {LEAST_SIDE}")
 
 
 def _tile(site: Site) -> Tile:
