@@ -75,6 +75,7 @@ _OWN: Final[Mapping[str, str]] = {
     "dot-dimension-sorter": "passes.dots.dimension_sorter.DotDimensionSorter",
     "dot-dimension-merger": "passes.dots.dimension_merger.DotDimensionMerger",
     "dot-merger": "passes.dots.merger.DotMerger",
+    "linear-algebra": "linear_algebra.LinearAlgebra",
     "dot-strength-reduction": "passes.dots.strength_reduction.DotStrengthReduction",
     "splitk-rewriter": "passes.dots.split_k_rewriter.SplitKRewriter",
     "dot-decomposer": "passes.dots.decomposer.DotDecomposer",
@@ -139,6 +140,8 @@ SIMPLIFICATION: Final = (
     "while-loop-simplifier,while-invariant-motion,zero-sized,simplify,transpose-folding,reshape-mover,"
     "convert-pairs,sort-simplifier,gather-to-slice,scatter-to-slice,constant-folding,cse,dce)"
 )
+# After the rest is simple: what it leaves is not simpler, but cheaper.
+_ALGEBRA = "linear-algebra,fix(simplify,cse,dce)"
 # Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
 # XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
 # takes one of each.  In O3 loops that run as one kernel come before: XLA has none.
@@ -177,8 +180,8 @@ _NATIVE = (
 _TEXTS: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": _QUICK,
-    "O2": f"{SIMPLIFICATION},{_FUSION}",
-    "O3": f"rng-expander,{SIMPLIFICATION},"
+    "O2": f"{SIMPLIFICATION},{_ALGEBRA},{_FUSION}",
+    "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
     "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,{_FUSION}",

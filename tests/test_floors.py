@@ -43,6 +43,7 @@ FLOORS = {
     "passes": 6,
     "simplify": 6,
     "fusion": 7,
+    "linear_algebra": 7,
     "kernel_ir": 6,
     "kernels": 8,
     "codegen": 9,

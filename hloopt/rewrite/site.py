@@ -93,8 +93,8 @@ class Site(Maker):
         self.created.remove(made)
         edit.remove(made)
 
-    def replace(self, result: Instruction) -> None:
-        """Let ``result`` take the place, the layout and the marks of the instruction.
+    def replace(self, result: Instruction) -> Instruction:
+        """Let ``result`` take the place, the layout and the marks of the instruction; what stands there now.
 
         A result that was there before is copied where it would lose a mark or change the layout.
         """
@@ -107,3 +107,4 @@ class Site(Maker):
             for name, value in marks.items():
                 edit.set_attribute(result, name, value)
         edit.replace_instruction(old, result)
+        return result

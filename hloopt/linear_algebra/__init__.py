@@ -1,0 +1,122 @@
+"""The pass ``linear-algebra``: products, sums, transposes and scalings computed in the cheapest way.
+
+``reading.py`` reads values as sums of products over named indices (``terms.py``), in which transposes, batches
+and the sides of a dot mean nothing.  ``products.py`` has the laws: distribution both ways, identities gone.
+``planning.py`` searches orders and forms over ``nodes.py``, which prices them; ``building.py`` writes the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final
+
+from hloopt.dataclass import dataclass
+from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir.walk import open_computations
+from hloopt.linear_algebra.clusters import Cluster, clusters
+from hloopt.rewrite import Pass, PassLog
+from hloopt.targets import find_target
+
+__all__ = ["LinearAlgebra"]
+
+_ROUNDS: Final = 4
+_RULE: Final = "products and sums in the cheapest order"
+
+
+@dataclass(frozen=True)
+class LinearAlgebra(Pass):
+    """Compute products, sums, transposes and scalings in the order and form that take least on the target.
+
+        dot(dot(A, B), x)            =>  dot(A, dot(B, x))
+        dot(A, B) + dot(A, C)        =>  dot(A, B + C)
+        dot(A + u v, x)              =>  dot(A, x) + u * dot(v, x)
+        reduce-add(dot(A, B))        =>  dot(reduce-add(A), reduce-add(B))
+        slice(dot(A, B))             =>  dot(slice(A), slice(B))
+        sum of the diagonal of A B   =>  reduce-add(A * transpose(B))
+        dot(diagonal mask * d, A)    =>  d * A
+
+    All of them, and what follows from several, are found in one form: a sum of products over named indices.
+    Values that share products are planned together, and a product that several need is computed once.  Sums
+    are multiplied out only where that leaves a quarter of the flops or less.  Integers wrap, so that every
+    form has the same bits; floats are rounded in another order, which needs ``fast_math`` or ``reassociate``;
+    a zero beside a diagonal gives 0 then where an infinity or NaN meets it, too.
+
+    fast_math    whether to take floats as well, whose sums round otherwise then
+    reassociate  the same, for this pass alone: no other has the option
+    target       the device whose rates decide (``hloopt targets``)
+    """
+
+    name: ClassVar[str] = "linear-algebra"
+    example: ClassVar[str] = """HloModule chain_with_a_vector
+
+ENTRY main {
+  a = s32[256,256]{1,0} parameter(0)
+  b = s32[256,256]{1,0} parameter(1)
+  x = s32[256]{0} parameter(2)
+  ab = s32[256,256]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = s32[256]{0} dot(ab, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+    fast_math: bool = False
+    reassociate: bool = False
+    target: str = "h200"
+
+    def __post_init__(self) -> None:
+        find_target(self.target)
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Plan the clusters of each computation, again where some were written: one may have opened another."""
+        changed = False
+        for computation in open_computations(module):
+            for _ in range(_ROUNDS):
+                if not self._all(computation, log):
+                    break
+                changed = True
+        return changed
+
+    def _all(self, computation: Computation, log: PassLog) -> bool:
+        changed = False
+        replaced: dict[Instruction, Instruction] = {}
+        for cluster in clusters(computation, find_target(self.target)):
+            if not log.allows():
+                break
+            changed |= self._one(cluster, replaced, log)
+        return changed
+
+    def _one(
+        self, cluster: Cluster, replaced: dict[Instruction, Instruction], log: PassLog
+    ) -> bool:
+        """Write a cluster anew where its plan takes less."""
+        first = cluster.values[0].root
+        is_allowed = self.fast_math or self.reassociate or not cluster.dtype.is_float
+        if not is_allowed and "missed" not in log.kinds:
+            return False
+        plan = cluster.plan()
+        if plan is None:
+            return False
+        if not is_allowed:
+            log.miss(
+                _RULE, first, f"{plan.gain}: sums of {cluster.dtype.name} would round otherwise"
+            )
+            return False
+        if plan.was_cut:
+            log.miss(_RULE, first, "it has too many factors: only a part of it was read")
+        log.hit(_RULE, first, plan.gain)
+        for value in cluster.values[1:]:
+            log.hit(_RULE, value.root, plan.gain, 0)
+        plan.write(replaced)
+        _remove_dead(cluster.read)
+        return True
+
+
+def _remove_dead(candidates: Iterable[Instruction]) -> None:
+    """Remove those of the instructions that nothing reads any more, and what only they read."""
+    pending = list(candidates)
+    while pending:
+        one = pending.pop()
+        if one.computation is None or one.users or one.is_root or one.opcode == "parameter":
+            continue
+        operands: Sequence[Instruction] = one.operands
+        edit.remove(one)
+        pending += operands

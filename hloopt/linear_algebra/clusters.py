@@ -1,0 +1,254 @@
+"""Values of a computation that are planned together, since they share products or could."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from itertools import combinations
+from typing import Final
+
+from ml_dtypes import finfo
+
+from hloopt.dataclass import dataclass
+from hloopt.ir import Computation, Instruction
+from hloopt.linear_algebra.building import PlanWriter
+from hloopt.linear_algebra.masks import is_summing
+from hloopt.linear_algebra.nodes import AlgebraPrices, PlanNodes, Use
+from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, seconds
+from hloopt.linear_algebra.products import Addends, merged, settled
+from hloopt.linear_algebra.reading import ARITHMETIC, TermReader, dotted_of, is_result, takes
+from hloopt.linear_algebra.terms import Factor, IndexAxes, IndexSpace, Sum, TensorTerm
+from hloopt.ops.traits import INDEXING, REARRANGING
+from hloopt.targets import Target
+from hloopt.types import DotDims, DType
+
+__all__ = ["Cluster", "ClusterPlan", "ClusterValue", "clusters"]
+
+_MOVES: Final = REARRANGING - {"slice", "bitcast", "reverse"}
+_TAKING: Final = INDEXING - {"dynamic-update-slice"} | {"select", "slice"}
+_KINDS: Final = frozenset({"float", "signed", "unsigned"})
+_MOST_VALUES: Final = 12
+_PAIRED: Final = 10
+"""Factors of a term of which each two may be multiplied in another value, too."""
+_LEAST: Final = 0.98
+"""A plan has to take less than this part of the time, and not by elementwise ops alone: these fuse."""
+
+
+@dataclass(frozen=True)
+class ClusterValue:
+    """An instruction, whose dimensions count through ``axes``, as a sum of products; ``reader`` read it."""
+
+    root: Instruction
+    axes: IndexAxes
+    terms: tuple[TensorTerm, ...]
+    reader: TermReader
+
+    @property
+    def leaves(self) -> Iterator[Instruction]:
+        """What it is made of."""
+        return _leaves(self.terms)
+
+
+def _leaves(terms: Iterable[TensorTerm]) -> Iterator[Instruction]:
+    for factor in _factors(terms):
+        if isinstance(factor.value, Instruction):
+            yield factor.value
+
+
+def _factors(terms: Iterable[TensorTerm]) -> Iterator[Factor]:
+    for term in terms:
+        for factor in term.factors:
+            if isinstance(factor.value, Sum):
+                yield from _factors(factor.value.terms)
+            else:
+                yield factor
+
+
+class Cluster:
+    """Values with common products, of one element type and precision."""
+
+    def __init__(self, values: Sequence[ClusterValue], space: IndexSpace, target: Target) -> None:
+        self.values = tuple(values)
+        self.space = space
+        self.dtype: DType = values[0].root.array.dtype
+        self.prices = AlgebraPrices(target, self.dtype)
+        self.target = target
+
+    @cached_property
+    def read(self) -> tuple[Instruction, ...]:
+        """The instructions that were followed, each once."""
+        return tuple(dict.fromkeys(one for value in self.values for one in value.reader.read))
+
+    def plan(self) -> ClusterPlan | None:
+        """A plan that takes less than what is there; None without one."""
+        nodes = PlanNodes(self.space, self.prices)
+        planner = ClusterPlanner(nodes)
+        found: list[Addends] = []
+        for value in self.values:
+            products = merged(settled(value.terms, nodes))
+            names = {i for axis in value.axes for i in self.space.resolved(axis)}
+            found.append(Addends(products, tuple(sorted(names))))
+        uses = planner.planned([one for one in found if one.products])
+        if not self.gains(uses):
+            return None
+        before, after = self._seconds(), seconds(uses)
+        rest = iter(uses)
+        made = [next(rest) if one.products else None for one in found]
+        gain = (
+            f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target.name}, "
+            f"{self._flops():.3g} => {flops(uses):.3g} flops{self._error(uses)}"
+        )
+        return ClusterPlan(self, made, gain, any(value.reader.was_cut for value in self.values))
+
+    def gains(self, uses: Sequence[Use]) -> bool:
+        """Whether a plan takes less time, by products and sums, with no more flops."""
+        if seconds(uses) >= self._seconds() * _LEAST or flops(uses) > self._flops():
+            return False
+        least = sum(map(self._launched, self.read))
+        return launched(uses) < max(least - self.prices.launch / 2, least * _LEAST)
+
+    def _error(self, uses: Sequence[Use]) -> str:
+        """How far off rounding may put a float, beside the sum of the absolute values of its terms.
+
+        ``n u / (1 - n u)`` for n roundings of relative error u (Higham, Accuracy and Stability of Numerical
+        Algorithms, 3.1).
+        """
+        if not self.dtype.is_float:
+            return ""
+        count = max((use.node.roundings for use in uses), default=0)
+        step = finfo(self.dtype.numpy).eps  # type: ignore[no-untyped-call]
+        error = count * float(step) / 2
+        if error >= 1:
+            return ", no bound of the error is known"
+        return f", error at most {error / (1 - error):.2g} of its absolute terms"
+
+    def _seconds(self) -> float:
+        return sum(self._launched(one) + self._elementwise(one) for one in self.read)
+
+    def _launched(self, one: Instruction) -> float:
+        """Of a dot or a sum."""
+        if one.opcode == "dot":
+            elements = sum(operand.array.elements for operand in one.operands)
+            return self.prices.product(_multiply_adds(one), elements + one.array.elements)
+        return self.prices.sum(one.operands[0].array.elements) if one.opcode == "reduce" else 0.0
+
+    def _elementwise(self, one: Instruction) -> float:
+        if one.opcode in ARITHMETIC or one.opcode in _TAKING:
+            return self.prices.elementwise(one.array.elements)
+        return 0.0
+
+    def _flops(self) -> int:
+        return sum(
+            2 * _multiply_adds(one)
+            if one.opcode == "dot"
+            else one.operands[0].array.elements
+            if one.opcode == "reduce"
+            else one.array.elements * (one.opcode in ARITHMETIC)
+            for one in self.read
+        )
+
+
+def _multiply_adds(dot: Instruction) -> int:
+    dims = DotDims.of(dot.attributes)
+    depth = 1
+    for dim in dims.lhs_contracting:
+        depth *= dot.operands[0].array.dims[dim]
+    return dot.array.elements * depth
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """What takes the place of a cluster: a node for each of its values, None for a zero."""
+
+    cluster: Cluster
+    uses: Sequence[Use | None]
+    gain: str
+    was_cut: bool
+
+    def write(self, replaced: dict[Instruction, Instruction]) -> None:
+        """Put it in the place of the values; ``replaced`` is what earlier ones became, and is added to."""
+        cluster = self.cluster
+        precision = next(
+            (value.reader.precision for value in cluster.values if value.reader.precision), {}
+        )
+        builder = PlanWriter(cluster.space, cluster.dtype, precision, replaced)
+        for value, use in zip(cluster.values, self.uses, strict=True):
+            if use is None:
+                builder.zero(value.root)
+            else:
+                builder.put(value.root, use, value.axes)
+
+
+def clusters(computation: Computation, target: Target) -> Iterator[Cluster]:
+    """The clusters of a computation that may gain, each with its values in the order of the computation."""
+    dotted = dotted_of(computation)
+    space = IndexSpace()
+    values = _values(computation, dotted, space)
+    for group in _joined(values):
+        if len(group) > 1 or not _is_plain(group[0], space):
+            yield Cluster(group[:_MOST_VALUES], space, target)
+
+
+def _values(
+    computation: Computation, dotted: AbstractSet[Instruction], space: IndexSpace
+) -> list[ClusterValue]:
+    """What is read outside of linear algebra, and what was read no further within it."""
+    order = {one: place for place, one in enumerate(computation)}
+    pending = [one for one in order if is_result(one, dotted)]
+    found: dict[Instruction, ClusterValue] = {}
+    while pending:
+        root = pending.pop()
+        if root in found or not takes(root) or root.array.dtype.kind not in _KINDS:
+            continue
+        reader = TermReader(space, root, dotted)
+        axes = tuple(space.axis(size) for size in root.array.dims)
+        value = found[root] = ClusterValue(root, axes, reader.terms(root, axes), reader)
+        pending += [
+            leaf
+            for leaf in value.leaves
+            if leaf not in found and (leaf in dotted or is_summing(leaf))
+        ]
+    read = [value for value in found.values() if value.reader.read]
+    return sorted(read, key=lambda value: order[value.root])
+
+
+def _is_plain(value: ClusterValue, space: IndexSpace) -> bool:
+    """Whether nothing can be gained: one dot or sum, each summed index in all factors, no identity."""
+    if len(value.terms) != 1 or sum(one.opcode not in _MOVES for one in value.reader.read) != 1:
+        return False
+    (term,) = value.terms
+    if len(term.factors) > 2 or any(not isinstance(one.value, Instruction) for one in term.factors):
+        return False
+    names = [
+        {index for axis in factor.axes for index in space.resolved(axis)} for factor in term.factors
+    ]
+    if any(index in space.windows for side in names for index in side):
+        return False
+    summed = set(space.resolved(term.summed))
+    return all(summed <= side for side in names)
+
+
+def _joined(values: Sequence[ClusterValue]) -> list[list[ClusterValue]]:
+    """Values that read the same instructions, or multiply the same two."""
+    first: dict[object, int] = {}
+    groups = list(range(len(values)))
+
+    def found(at: int) -> int:
+        while groups[at] != at:
+            groups[at] = groups[groups[at]]
+            at = groups[at]
+        return at
+
+    for at, value in enumerate(values):
+        pairs = (
+            frozenset(pair)
+            for term in value.terms
+            for pair in combinations(list(_leaves((term,)))[:_PAIRED], 2)
+        )
+        for key in (*value.reader.read, *pairs):
+            groups[found(at)] = found(first.setdefault(key, at))
+    joined: dict[int, list[ClusterValue]] = {}
+    for at, value in enumerate(values):
+        joined.setdefault(found(at), []).append(value)
+    return list(joined.values())
