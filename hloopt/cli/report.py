@@ -33,7 +33,7 @@ __all__ = ["command"]
         "Passes": PASSES.names,
         "Kernels": KERNELS.names,
         "Input": ("module", "stage", "strict"),
-        "Output": ("output", "serve", "as_json"),
+        "Output": ("output", "serve", "sources", "as_json"),
     },
 )
 @files_argument
@@ -48,10 +48,21 @@ __all__ = ["command"]
     is_flag=True,
     help="Serve the page to a browser on this machine: made again when FILE changes, any other plan priced.",
 )
+@click.option(
+    "--sources",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The program's folder: lines that FILE names, of files below it, are put into the page.",
+)
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, files: tuple[str, ...], output: str | None, serve: bool, as_json: bool
+    ctx: click.Context,
+    files: tuple[str, ...],
+    output: str | None,
+    serve: bool,
+    sources: Path | None,
+    as_json: bool,
 ) -> None:
     """Write a page about a module: what costs, why, and what each pass and decision did.
 
@@ -68,6 +79,7 @@ def command(
       hloopt report dump.txt -o report.html
       hloopt report dump/ --module jit_step --target a100 -o pages/
       hloopt report model.hlo --serve
+      hloopt report model.hlo --sources ~/my_project -o report.html
     """
     if serve and (output is not None or as_json):
         raise UsageError("--serve shows the page in a browser: it goes with neither -o nor --json")
@@ -78,13 +90,13 @@ def command(
     chosen = chosen_passes(options)
     texts = open_texts(files)
     if serve:
-        _serve(one_text(texts, "a page belongs"), chosen, selection)
+        _serve(one_text(texts, "a page belongs"), chosen, selection, sources)
         return
     if output is not None:
         check_output(output, texts, form="page")
 
     def step(found: Input) -> dict[str, Any]:
-        made = page_of(found.module, found.name, chosen, selection)
+        made = page_of(found.module, found.name, chosen, selection, sources)
         if output is not None:
             write_text(output, made.to_html(), found.name, form="page")
             where = Path(output)
@@ -95,7 +107,7 @@ def command(
     end(ctx, rows, code)
 
 
-def _serve(text: InputText, chosen: Chosen, selection: Selecting) -> None:
+def _serve(text: InputText, chosen: Chosen, selection: Selecting, sources: Path | None) -> None:
     """Serve the page until Ctrl-C.  Raises what reading the module does."""
     if text.path is None:
         raise UsageError("--serve follows a file, and standard input is none")
@@ -106,7 +118,7 @@ def _serve(text: InputText, chosen: Chosen, selection: Selecting) -> None:
         with ctx.scope(cleanup=False):  # a thread has no context, which says how to read
             found = read_input(text)
         verify_module(found.module)
-        return page_of(found.module, found.name, chosen, selection)
+        return page_of(found.module, found.name, chosen, selection, sources)
 
     with patience("reporting on", text.path.name):
         server = PageServer(make, [text.path])

@@ -201,6 +201,16 @@ class ModuleKernels(Displayed):
         """The plan, if there is one."""
         return None if self.plan_problem or not all(row.kernel for row in self.rows) else self.plan
 
+    @property
+    def readable_plan(self) -> Plan:
+        """The plan; where kernels are missing one to be read only, in which their instructions run on the host.
+
+        Raises ``UnsupportedError`` where there is none even so.
+        """
+        if self.possible_plan is not None:
+            return self.possible_plan
+        return plan_program(self.module, self.selection.kernel_of(self.rows), allow_host=True)
+
     @cached_property
     def plan_problem(self) -> str:
         """Why no plan was made although every row has a kernel; empty if there is one."""

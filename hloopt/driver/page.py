@@ -19,7 +19,7 @@ from hloopt.driver.run import read_task
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.driver.whatif import WhatIf
 from hloopt.dumps import parse_name, read_dump
-from hloopt.errors import HlooptError, UsageError
+from hloopt.errors import HlooptError, UnsupportedError, UsageError
 from hloopt.findings import Planner, chosen_kinds, find
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
@@ -28,6 +28,7 @@ from hloopt.kernels.costs import KernelCost, kernel_costs, runs_of, totals
 from hloopt.pages import content
 from hloopt.pages.page import page_html
 from hloopt.pages.pass_diffs import PassDiffs
+from hloopt.pages.sources import source_texts
 from hloopt.pages.unfolding import spent_by
 from hloopt.reading import read_file
 from hloopt.report.fusion_diff import compare_kernels
@@ -80,24 +81,37 @@ class ModulePage:
 
 
 def page(
-    module: Module | str | Path, *, pipeline: Given | None = None, target: str | None = None
+    module: Module | str | Path,
+    *,
+    pipeline: Given | None = None,
+    target: str | None = None,
+    sources: str | Path | None = None,
 ) -> ModulePage:
     """What ``hloopt report`` shows: what is slow in a module, why, and what would help, as one page.
 
     ``module`` is a module, which stays as it is, or the path of one; ``pipeline`` and ``target`` are as for
-    ``select_kernels``.  ``to_html()`` of the record is the page.
+    ``select_kernels``.  ``sources`` is the folder of the user's program: the page then has the text of the
+    lines that the module names, of files below that folder only.  ``to_html()`` of the record is the page.
 
-    Raises ``UsageError`` for an unknown pass or target.
+    Raises ``UsageError`` for an unknown pass or target, and for a folder that is not there.
     """
     with ExitStack() as stack:
         options = KernelOptions(target=target)
         chosen = choose_passes(PassOptions(passes=pipeline), options)
         selection = selecting(options, stack.enter_context, predicted=True)
         task = read_task(module)
-        return page_of(build.clone_module(task.module), task.name, chosen, selection)
+        return page_of(
+            build.clone_module(task.module),
+            task.name,
+            chosen,
+            selection,
+            None if sources is None else Path(sources),
+        )
 
 
-def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> ModulePage:
+def page_of(
+    module: Module, name: str, chosen: Chosen, selection: Selecting, sources: Path | None = None
+) -> ModulePage:
     """As ``page``, of a module that the passes change in place; ``name`` is its file's."""
     predictor = selection.predictor()
     given = _figures(module, kernel_costs(module, predictor))
@@ -107,6 +121,7 @@ def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> 
     assert isinstance(advice, Advice), "there always is one"
     provenance, diffs = Provenance(advice.histories), PassDiffs()
     done = chosen.run(module, (provenance, diffs), remarks=True)
+    what_if.set_before(kernel_costs(module, predictor))
     questions = Questions(module, provenance, predictor.target)
     lost = questions.explanation.lost(_MOST_LOST, runs_of(module))
     ready, rows, notes = module, list["Choice"](), done.notes
@@ -119,10 +134,16 @@ def page_of(module: Module, name: str, chosen: Chosen, selection: Selecting) -> 
     parts["decisions"] = content.decisions(provenance.history.plans, lost, numbers)
     parts["passes"] = {"runs": diffs.runs}
     if what_if.possible:
-        parts["whatif"] = what_if.rows(lost, provenance)
+        parts["whatif"] = what_if.rows(lost, provenance, runs_of(module))
     if rows:
         shown = ModuleKernels(ready, selection.instance, rows, predictor)
         parts["code"] = _code(shown, costs, numbers)
+    if sources is not None:
+        named = (line for lines in parts["instructions"]["lines"] for line in lines)
+        if texts := source_texts(named, sources):
+            parts["files"] = texts
+        else:
+            notes = [*notes, f"No file that the module names is below {sources}."]
     try:
         parts |= _beside_xla(name, ready, predictor)
     except HlooptError as error:
@@ -238,11 +259,10 @@ def _code(
     shown: ModuleKernels, costs: Sequence[KernelCost], numbers: content.PageNumbers
 ) -> dict[str, Any]:
     """The code of kernels by their numbers, those that cost most; or why there is none."""
-    plan = shown.possible_plan
-    if plan is None:
-        none = [row.instruction for row in shown.rows if not row.kernel]
-        why = shown.plan_problem or f"no kernel fits {', '.join(none[:3])}"
-        return {"kernels": {}, "why": f"The page has no code of kernels: {why}."}
+    try:
+        plan = shown.readable_plan
+    except UnsupportedError as error:
+        return {"kernels": {}, "why": f"The page has no code of kernels: {error.message}."}
     spent = {row.instruction: row.seconds for row in costs}
     steps = sorted(kernel_steps(plan.steps), key=lambda step: -spent.get(step.instruction, 0.0))
     found, left = dict[int, str](), _MOST_CODE

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hloopt.dataclass import dataclass
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from hloopt.fusion.history import FusionStep, Refusal
     from hloopt.fusion.provenance import Provenance
     from hloopt.ir import Module
+    from hloopt.kernels.costs import KernelCost
 
 __all__ = ["PricedPair", "WhatIf"]
 
-_Wanted: TypeAlias = tuple[bool, str, str, str]
+_Pair: TypeAlias = tuple[bool, str, str, str]
 """Whether to fuse; the computation, the producer and the consumer."""
 
-_WORK: Final = 20_000
-"""Instructions that are planned again for a page, all alternatives and the plan without them together."""
+_WORK: Final = 12_000
+"""Instructions that are planned again for a page, all alternatives together."""
 _MOST: Final = 24
 
 
@@ -41,6 +43,8 @@ class PricedPair:
 
     seconds  of one run of the plan, predicted
     changed  whether the plan is another one
+    planned  whether all of it was planned again; if not, ``seconds`` is the plan's time and what the
+             cost model said of this pair alone, and ``kernels`` is 0
     """
 
     fuse: bool
@@ -50,6 +54,7 @@ class PricedPair:
     kernels: int
     seconds: float
     changed: bool
+    planned: bool = True
 
     @property
     def lock(self) -> str:
@@ -72,6 +77,7 @@ class PricedPair:
             "kernels": self.kernels,
             "seconds": self.seconds,
             "made": self.changed,
+            "planned": self.planned,
             "lock": self.lock,
         }
 
@@ -100,6 +106,10 @@ class WhatIf:
             self._before = self._plan(())
         return self._before
 
+    def set_before(self, costs: Sequence[KernelCost]) -> None:
+        """Take the kernels of the plan from where it has been made already."""
+        self._before = len(costs), sum(row.seconds for row in costs)
+
     def priced(
         self, *, fuse: bool, producer: str, consumer: str, computation: str = ""
     ) -> PricedPair:
@@ -122,28 +132,38 @@ class WhatIf:
         rows = kernel_costs(module, self.predictor)
         return len(rows), sum(row.seconds for row in rows)
 
-    def rows(self, lost: Iterable[Lost], provenance: Provenance) -> dict[str, Any]:
-        """The alternatives that matter, priced as far as there is time; as JSON values.
+    def rows(
+        self, lost: Iterable[Lost], provenance: Provenance, runs: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """The alternatives that matter, as JSON values; ``runs`` is how often computations run, by name.
 
         First the refusals that cost most and that advice could overrule, then the joined pairs that gain least.
+        As many as there is time for are planned again; others have the price of the pair alone.
         """
-        wanted = [*dict.fromkeys((*_refused(lost, provenance), *_joined(provenance)))]
-        plans = _WORK // max(self.given.instruction_count(), 1)
-        count = max(0, min(_MOST, plans - 1))
+        wanted = {**dict(_refused(lost, provenance)), **dict(_joined(provenance, runs))}
+        count = min(_MOST, _WORK // max(self.given.instruction_count(), 1))
+        shown = [*wanted.items()][:_MOST]
         found = [
             self.priced(fuse=fuse, producer=producer, consumer=consumer, computation=home)
-            for fuse, home, producer, consumer in wanted[:count]
+            for (fuse, home, producer, consumer), _ in shown[:count]
         ]
         found.sort(key=lambda row: (not row.changed, row.seconds))
+        before = self.before[1]
+        alone = [
+            PricedPair(fuse, home, producer, consumer, 0, before + change, True, planned=False)
+            for (fuse, home, producer, consumer), change in shown[count:]
+        ]
+        found += sorted(alone, key=lambda row: row.seconds)
         return {
             "rows": [row.to_json() for row in found],
-            "seconds": self.before[1] if found else None,
+            "seconds": before if found else None,
             "left": len(wanted) - len(found),
             "head": head_text({}),
         }
 
 
-def _refused(lost: Iterable[Lost], provenance: Provenance) -> Iterator[_Wanted]:
+def _refused(lost: Iterable[Lost], provenance: Provenance) -> Iterator[tuple[_Pair, float]]:
+    """Pairs that could be fused, and by how many seconds that changes the plan."""
     refusals = {
         (refusal.computation, plan.run, refusal.producer, refusal.consumer): refusal
         for plan in provenance.history.plans
@@ -153,23 +173,26 @@ def _refused(lost: Iterable[Lost], provenance: Provenance) -> Iterator[_Wanted]:
         word = row.word
         refusal = refusals.get((row.computation, word.run, word.producer, word.consumer))
         if word.advisable and refusal is not None:
-            yield from _named(True, refusal, refusal.consumers.grown, provenance)
+            for pair in _named(True, refusal, refusal.consumers.grown, provenance):
+                yield pair, -row.lost_us * 1e-6
 
 
-def _joined(provenance: Provenance) -> Iterator[_Wanted]:
+def _joined(provenance: Provenance, runs: Mapping[str, int]) -> Iterator[tuple[_Pair, float]]:
+    """Pairs that could be parted, and by how many seconds that changes the plan."""
     steps = [
-        (step.comparison.gain_us, step)
+        (step.comparison.gain_us * runs.get(step.computation, 1), step)
         for plan in provenance.history.plans
         for step in plan.steps
-        if step.comparison is not None
+        if step.comparison is not None and isfinite(step.comparison.gain_us)
     ]
-    for _, step in sorted(steps, key=lambda row: row[0])[:_MOST]:
-        yield from _named(False, step, step.consumers.members, provenance)
+    for gain, step in sorted(steps, key=lambda row: row[0])[:_MOST]:
+        for pair in _named(False, step, step.consumers.members, provenance):
+            yield pair, gain * 1e-6
 
 
 def _named(
     fuse: bool, event: FusionStep | Refusal, consumers: Collection[str], provenance: Provenance
-) -> Iterator[_Wanted]:
+) -> Iterator[_Pair]:
     """A result of the producer and a reader of it in the consumer, by which a lock file means the pair."""
     home = event.computation
     for name in reversed([*event.producers.members]):

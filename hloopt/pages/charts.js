@@ -58,14 +58,17 @@ function rooflineChart(rows, target, open) {
   const x = (value) => EDGE + (WIDE - EDGE - 8) * log(value, low, high);
   const y = (value) => tall - FOOT - (tall - FOOT - 12) * log(value, bottom, top);
   const marks = [];
-  for (let at = Math.ceil(Math.log10(low)); 10 ** at <= high; at += 1)
+  const apart = Math.max(1, Math.ceil((Math.log10(high / low) * 46) / (WIDE - EDGE)));  // decades that a label needs
+  for (let at = Math.ceil(Math.log10(low) / apart) * apart; 10 ** at <= high; at += apart)
     marks.push(line(x(10 ** at), 12, x(10 ** at), tall - FOOT), label(x(10 ** at), tall - FOOT + 15, countText(10 ** at) === "1" ? "1" : String(+(10 ** at).toPrecision(1))));
   for (let at = Math.ceil(Math.log10(bottom) / 3) * 3; 10 ** at <= top; at += 3)
     marks.push(line(EDGE, y(10 ** at), WIDE - 8, y(10 ** at)), label(EDGE - 6, y(10 ** at) + 4, countText(10 ** at), "end"));
   const most = Math.max(...rows.map((row) => row.seconds));
   const lines = roofs.flatMap(([name, flops], at) => {
     const knee = flops / width;
-    return [s("path", { d: `M${x(Math.max(low, Math.min(knee, high)))} ${y(flops)}H${WIDE - 8}`, class: "roof" }), label(WIDE - 12, y(flops) + (at % 2 ? 14 : -5), `${name}: ${countText(flops)}flop/s`, "end")];
+    const high_of = (place) => y(roofs[place][1]), crowded = at > 0 && high_of(at) - high_of(at - 1) < 30;
+    return [s("path", { d: `M${x(Math.max(low, Math.min(knee, high)))} ${y(flops)}H${WIDE - 8}`, class: "roof" }),
+      label(WIDE - 12, y(flops) + (crowded ? 14 : -5), `${name}: ${countText(flops)}flop/s`, "end")];
   });
   const knee = Math.min(roofs[0][1] / width, high);
   const slope = s("path", { d: `M${x(low)} ${y(width * low)}L${x(knee)} ${y(width * knee)}`, class: "roof" });
@@ -78,7 +81,7 @@ function rooflineChart(rows, target, open) {
     return dot;
   });
   const drawn = s("svg", { viewBox: `0 0 ${WIDE} ${tall}`, class: "chart", role: "img", "aria-label": "roofline" }, axes(marks), slope, ...lines, ...dots,
-    label((WIDE + EDGE) / 2, tall - 4, "flops per byte; the area of a circle is the time of a kernel"));
+    label((WIDE + EDGE) / 2, tall - 4, "flops per byte"));
   const key = ["memory", "compute", "launch"].map((bound) => h("span", {}, h("i", { class: `dot ${bound}` }), `bound by ${bound}`));
   return h("figure", {}, drawn, h("figcaption", { class: "key" }, key));
 }

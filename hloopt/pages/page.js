@@ -58,15 +58,35 @@ async function panelOf(number) {
   if (hasPart("graph")) blocks.push(h("p", {}, h("button", { onclick: () => toGraph(number) }, "show in the graph")));
   if (found.operands[number].length) blocks.push(h("h4", {}, "reads"), many([...new Set(found.operands[number])]));
   if (found.users[number].length) blocks.push(h("h4", {}, "read by"), many(found.users[number]));
+  if (hasPart("files")) blocks.push(...programOf(found.lines[number], await part("files")));
   blocks.push(h("h4", {}, "HLO"), code(hloOf(number), "HLO"));
   const source = h("div");
-  if (row && hasPart("code")) part("code").then((texts) => { if (texts.kernels[number]) source.append(h("h4", {}, overview.language), code(texts.kernels[number], overview.language)); else if (texts.why) source.append(note(texts.why)); });
+  if (row && row.kernel === "") source.append(note(`There is no code: no kernel fits this instruction.`));
+  else if (row && hasPart("code")) part("code").then((texts) => { if (texts.kernels[number]) source.append(h("h4", {}, overview.language), code(texts.kernels[number], overview.language)); else if (texts.why) source.append(note(texts.why)); });
   blocks.push(source);
   if (hasPart("decisions")) blocks.push(await decisionsOf(home, name));
   panel.replaceChildren(h("header", {}, h("h3", {}, name), h("button", { "aria-label": "close", onclick: () => closePanel(true) }, "×")), ...blocks);
   panel.hidden = false;
   panel.scrollTop = 0;
   document.body.classList.add("beside");
+}
+
+// The lines of the program that it comes from, with those around them; lines that are near share a block.
+function programOf(lines, files) {
+  const blocks = new Map();
+  for (const line of lines.slice(0, 8)) {
+    const [, file, at] = /^(.*):(\d+)$/.exec(line) ?? [];
+    if (!files[file]) continue;
+    if (!blocks.has(file)) blocks.set(file, { named: new Set(), shown: new Set() });
+    const block = blocks.get(file);
+    block.named.add(Number(at));
+    for (let near = Number(at) - 2; near <= Number(at) + 2; near += 1) if (files[file][near] !== undefined) block.shown.add(near);
+  }
+  return [...blocks].flatMap(([file, { named, shown }]) => {
+    const numbers = [...shown].sort((a, b) => a - b), width = String(numbers.at(-1)).length;
+    return [h("h4", { title: file }, shortLine(file)), h("pre", { class: "program", tabindex: 0 }, numbers.map((at, place) => [
+      place && at > numbers[place - 1] + 1 ? h("span", {}, "…\n") : "", h("span", { class: named.has(at) ? "named" : "" }, `${String(at).padStart(width)}  ${files[file][at]}\n`)]))];
+  });
 }
 
 function hloOf(number) {

@@ -116,7 +116,7 @@ async function decisionsSection() {
   await instructions();
   const prices = [
     { head: "apart", kind: "num opt2", text: (row) => microText(row.apart), sort: (row) => row.apart ?? -1 },
-    { head: "together", kind: "num", text: (row) => microText(row.together), sort: (row) => row.together ?? -1 },
+    { head: "together", kind: "num opt2", text: (row) => microText(row.together), sort: (row) => row.together ?? -1 },
   ];
   const pair = [
     { head: "producer", kind: "wide", cell: (row) => named(row.computation, row.producer), sort: (row) => row.producer, find: (row) => row.producer },
@@ -180,5 +180,5 @@ async function memorySection() {
 async function rooflineSection() {
   const rows = await part("kernels");
   await instructions();
-  return h("div", {}, note("Where a kernel is below the roof, by its predicted time: right of the knee products belong, left of it what moves bytes."), rooflineChart(rows, overview.target, inspect));
+  return h("div", {}, note("Where a kernel is below the roof, by its predicted time: right of the knee products belong, left of it what moves bytes. The area of a circle is the kernel's time."), rooflineChart(rows, overview.target, inspect));
 }

@@ -91,6 +91,42 @@ def test_every_section_is_shown(browser: Any, address: str, width: int, theme: s
     page.context.close()
 
 
+def test_nothing_jumps(browser: Any, address: str) -> None:
+    """No layout shift while the page opens and while sections are walked through; it prints as it is."""
+    page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    page.add_init_script(
+        "window.shifts = 0; new PerformanceObserver(list => {"
+        " for (const one of list.getEntries()) window.shifts += one.value;"
+        "}).observe({ type: 'layout-shift', buffered: true })"
+    )
+    page.goto(address)
+    page.wait_for_selector("main h2")
+    for section in SECTIONS:
+        page.evaluate("name => { location.hash = name; }", section)
+        page.wait_for_timeout(80)
+    assert page.evaluate("window.shifts") < 0.01
+    assert page.pdf().startswith(b"%PDF")
+    page.emulate_media(media="print")
+    assert page.locator("#find").is_hidden()
+    page.context.close()
+
+
+def test_lines_of_the_program_are_text(browser: Any, tmp_path: Path) -> None:
+    """Beside the instruction, its own line marked, and what looks like HTML shown as it is."""
+    (tmp_path / "m.py").write_text(f"one\ntwo\nthree {EVIL}\nfour\nfive\nsix\n")
+    path = tmp_path / "p.html"
+    path.write_text(hloopt.page(hloopt.parse(PROGRAM), sources=tmp_path).to_html())
+    page, wrong = opened(browser, f"{path.as_uri()}#source")
+    page.wait_for_function("document.querySelector('main').innerText.includes('three')")
+    page.goto(f"{path.as_uri()}#i/e%2Fd")
+    page.wait_for_selector("#panel .program")
+    assert page.locator("#panel .program .named").inner_text().strip() == f"3  three {EVIL}"
+    assert page.locator("#panel .program > span").count() == 5
+    assert page.locator("img").count() == 0
+    assert wrong == []
+    page.context.close()
+
+
 def test_an_instruction_has_an_address(browser: Any, address: str) -> None:
     """With its HLO and its code; its graph is a step away, and Escape closes it."""
     made, wrong = opened(browser, f"{address}#kernels")

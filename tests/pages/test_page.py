@@ -163,6 +163,43 @@ def test_alternatives_are_what_their_lock_files_give(made: Any, tmp_path: Path) 
         assert row["made"] == (row["seconds"] != pytest.approx(found["seconds"]))
 
 
+def test_large_modules_price_pairs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no time to plan again, the change is what both prices of the decision say."""
+    monkeypatch.setattr("hloopt.driver.whatif._WORK", 0)
+    made = hloopt.page(hloopt.parse(PROGRAM))
+    found = made.parts["whatif"]
+    gains = {
+        (row["apart"] - row["together"]) * 1e-6
+        for row in made.parts["decisions"]["joined"]
+        if row["apart"] is not None
+    }
+    assert found["rows"]
+    for row in found["rows"]:
+        assert not row["planned"]
+        assert row["seconds"] - found["seconds"] == pytest.approx(min(gains), rel=0.5)
+
+
+def test_code_is_there_although_one_kernel_is_missing() -> None:
+    """Of all other kernels."""
+    text = """HloModule m
+
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  s = f32[64,64] sine(x)
+  c = f32[64,64] custom-call(s), custom_call_target="somebody_s_own"
+  ROOT r = f32[64,64] exponential(c)
+}
+"""
+    made = hloopt.page(hloopt.parse(text))
+    names = made.parts["instructions"]["names"]
+    code = {names[at]: text for at, text in made.parts["code"]["kernels"].items()}
+    rows = {names[row["at"]]: row for row in made.parts["kernels"]}
+    assert "c" not in code
+    assert rows["c"]["kernel"] == ""
+    assert len(code) == 2
+    assert all("__global__" in text for text in code.values())
+
+
 def test_of_a_dump_xla_s_plan_stands_beside(samples: Path) -> None:
     """With the figures of hloopt stats of what XLA made; of a file that is no dump there is none."""
     folder = samples / "dump"
