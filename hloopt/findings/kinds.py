@@ -20,6 +20,7 @@ from hloopt.findings import (
     precision,
     products,
     recurrences,
+    summed_products,
     temporaries,
 )
 from hloopt.findings.finding import Measure
@@ -61,6 +62,7 @@ KINDS: Final = tuple(
     for row in (
         ("one-hot-product", "product with a one-hot matrix", "time", products.one_hot),
         ("thin-product", "product too thin for matrix units or a BLAS", "time", products.thin),
+        ("summed-product", "product written as multiply and sum", "time", summed_products.summed),
         ("loop-product", "product in a loop that needs no carried value", "time", loops.products),
         ("loop-kernels", "loop of small kernels", "time", loops.kernels),
         ("loop-copy", "copy in each iteration of a loop", "time", loop_copies.in_loops),
