@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from hloopt.prover.equivalence import Equivalence
     from hloopt.prover.reduction.search import SearchLimits
     from hloopt.reading import from_jax
-    from hloopt.report.gating import GateReport
+    from hloopt.report.gated import GateReport
     from hloopt.report.run import RunReport
     from hloopt.report.stats import ModuleStats
     from hloopt.rewrite import Fix, Pass, PassLog, Pipeline
@@ -391,7 +391,7 @@ _HOMES = {
     "PassLog": "rewrite",
     "Pipeline": "rewrite",
     "ExportedFile": "driver.exporting",
-    "GateReport": "report.gating",
+    "GateReport": "report.gated",
     "ModuleExplained": "driver.explaining",
     "ModuleKernels": "driver.kernels",
     "ModulePage": "driver.page",

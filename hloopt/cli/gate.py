@@ -17,7 +17,8 @@ from hloopt.driver.writing import check_writable, write_text
 from hloopt.errors import UsageError
 from hloopt.report.console import product
 from hloopt.report.gate import Gate, parse_gates
-from hloopt.report.gating import GateReport, gate_modules
+from hloopt.report.gated import GateReport
+from hloopt.report.gating import gate_modules
 from hloopt.report.module_pairs import GivenModule
 
 __all__ = ["command"]

@@ -14,7 +14,8 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.reading import is_model
 from hloopt.report.gate import parse_gates
-from hloopt.report.gating import GateReport, gate_modules
+from hloopt.report.gated import GateReport
+from hloopt.report.gating import gate_modules
 from hloopt.report.module_pairs import GivenModule
 from hloopt.targets import find_target
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -68,8 +69,7 @@ class PageServer(ThreadingHTTPServer):
 
     def state(self) -> str:
         """Changes when one of the files does."""
-        found = (one.stat() for one in self.files if one.exists())
-        return "-".join(f"{one.st_mtime_ns}.{one.st_size}" for one in found)
+        return "-".join(map(_state, self.files))
 
     def html(self) -> str:
         """The page as the files are now; of one that cannot be read the last one, with the reason."""
@@ -81,11 +81,13 @@ class PageServer(ThreadingHTTPServer):
                     self.page = self.make()
                 except HlooptError as error:
                     self.problem = str(error)
-            notes = [self.problem, *self.page.overview["notes"]] if self.problem else None
-            overview = {**self.page.overview, "live": self.token, "state": state}
-            return page_html(
-                overview | ({"notes": notes} if notes else {}), self.page.parts, live=True
-            )
+            overview = {
+                **self.page.overview,
+                "live": self.token,
+                "state": state,
+                "problem": self.problem,
+            }
+            return page_html(overview, self.page.parts, live=True)
 
     def answer(self, question: dict[str, str]) -> dict[str, Any]:
         """What a plan would cost; ``error`` says why that is not known."""
@@ -95,9 +97,23 @@ class PageServer(ThreadingHTTPServer):
             except HlooptError as error:
                 return {"error": error.message}
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away is no error; any other is shown."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+def _state(file: Path) -> str:
+    try:
+        found = file.stat()
+    except OSError:  # an editor may be about to put another in its place
+        return "none"
+    return f"{found.st_ino}.{found.st_mtime_ns}.{found.st_size}"
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: PageServer
+    timeout = 30  # seconds that a request may take to arrive
 
     def do_GET(self) -> None:
         """The page, and what it is made of."""
@@ -116,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if self._refused():
             return
-        if not hmac.compare_digest(self.headers.get("X-Token", ""), self.server.token):
+        if not _equal(self.headers.get("X-Token", ""), self.server.token):
             self.send_error(403)
         elif not self.path.endswith("/whatif"):
             self.send_error(404)
@@ -128,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _reply(self, content: bytes) -> None:
         try:
             question = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             question = None
         if not isinstance(question, dict) or not all(
             isinstance(one, str) for one in question.values()
@@ -141,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Whether it is not from the page, which has the token, at this host's address."""
         host = self.headers.get("Host", "")
         given = self.path.split("/")[1] if "/" in self.path else ""
-        known = hmac.compare_digest(given.encode(), self.server.token.encode())
+        known = _equal(given, self.server.token)
         if not known or host not in {
             f"{one}:{self.server.server_port}" for one in (_HOST, "localhost")
         }:
@@ -165,3 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: stderr is for people."""
+
+
+def _equal(given: str, token: str) -> bool:
+    """In a time that does not depend on how much of it is right."""
+    return hmac.compare_digest(given.encode(), token.encode())

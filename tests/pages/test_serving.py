@@ -59,7 +59,17 @@ def test_the_page_follows_its_file(served: tuple[PageServer, Path]) -> None:
     file.write_text("HloModule broken\n\nENTRY e {")
     text = asked(server, start)[1]
     assert "changed_since" in text
-    assert f"{file}:3:" in text
+    assert f'"problem": "{file}:3:' in text
+    file.unlink()
+    text = asked(server, start)[1]
+    assert "changed_since" in text
+    assert str(file) in text.split('"problem": ')[1]
+    other = file.with_suffix(".new")
+    other.write_text(PROGRAM.replace("attack", "put_in_its_place"))
+    other.replace(file)
+    text = asked(server, start)[1]
+    assert "put_in_its_place" in text
+    assert '"problem": ""' in text
 
 
 def test_any_pair_is_priced(served: tuple[PageServer, Path]) -> None:
@@ -84,6 +94,7 @@ def test_any_pair_is_priced(served: tuple[PageServer, Path]) -> None:
         == "a question has 'what', fuse or part, 'producer' and 'consumer'"
     )
     assert asked(server, place, "[]", **token)[0] == 400
+    assert asked(server, place, "[" * 60_000, **token)[0] == 400
     assert asked(server, place, "{", **token)[0] == 400
     assert asked(server, place, "x" * 70_000, **token)[0] == 413
 
@@ -97,6 +108,9 @@ def test_others_are_refused(served: tuple[PageServer, Path]) -> None:
     assert asked(server, f"/{server.token[:-1]}{other}/")[0] == 403
     assert asked(server, start, Host="evil.example")[0] == 403
     assert asked(server, f"{start}whatif", "{}")[0] == 403
+    assert asked(server, f"{start}whatif", "{}", **{"X-Token": "\xe9"})[0] == 403
+    assert asked(server, f"{start}../../../../../etc/passwd")[0] == 404
+    assert asked(server, f"{start}%2e%2e/%2e%2e/etc/passwd")[0] == 404
     assert asked(server, f"{start}etc/passwd")[0] == 404
     assert asked(server, f"{start}other", "{}", **{"X-Token": server.token})[0] == 404
 
