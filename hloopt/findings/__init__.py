@@ -13,6 +13,7 @@ from hloopt.findings.finding import (
     KernelShare,
     LoopBuffer,
     Measure,
+    ReducedDot,
     RefusedArray,
     Spent,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "Measure",
     "Planner",
     "ProgramPlan",
+    "ReducedDot",
     "RefusedArray",
     "Spent",
     "chosen_kinds",

@@ -13,6 +13,7 @@ __all__ = [
     "KernelShare",
     "LoopBuffer",
     "Measure",
+    "ReducedDot",
     "RefusedArray",
     "RemedyWay",
     "Spent",
@@ -265,4 +266,36 @@ class RefusedArray:
             "fused_us": self.fused,
             "apart_us": self.apart,
             "changes": list(self.changes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedDot:
+    """A dot that the compiler computes as multiply and reduce: by which rule, and what the dot would take.
+
+    shape      of the result; ``summed`` is the element type of the sum, to which factors are converted
+    reason     why the pass took it, with its limit
+    others     how many dots besides it were taken, too
+    seconds    of the whole module as it is planned, and with all these dots kept
+    """
+
+    name: str
+    line: str
+    shape: str
+    summed: str
+    reason: str
+    others: int
+    seconds: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "name": self.name,
+            "line": self.line,
+            "shape": self.shape,
+            "summed": self.summed,
+            "reason": self.reason,
+            "others": self.others,
+            "seconds": self.seconds[0],
+            "seconds_as_dot": self.seconds[1],
         }

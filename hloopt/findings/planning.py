@@ -118,10 +118,13 @@ class Planner:
         self.pipeline = pipeline
         self.predictor = predictor
 
-    def plan(self, module: Module, wanted: Sequence[tuple[str, str]] = ()) -> ProgramPlan:
+    def plan(
+        self, module: Module, wanted: Sequence[tuple[str, str]] = (), without: str = ""
+    ) -> ProgramPlan:
         """The plan of a module, which stays as it is.
 
-        ``wanted`` are producers and consumers that fusion is to put into one kernel, as a lock file would.
+        ``wanted`` are producers and consumers that fusion is to put into one kernel, as a lock file would;
+        ``without`` is a pass of the pipeline that is to rewrite nothing.
         """
         copy, advice = clone_module(module), Advice()
         if wanted:
@@ -132,7 +135,11 @@ class Planner:
             histories = Histories()
             advice = Advice((LockAdviser(Decisions("why", pairs=rows), histories),), histories)
         provenance = Provenance(advice.histories)
-        self.pipeline.run(copy, controls=Controls(advice=advice), watchers=(provenance,))
+        self.pipeline.run(
+            copy,
+            controls=Controls({without: 0} if without else {}, advice=advice),
+            watchers=(provenance,),
+        )
         return self.priced(copy, provenance)
 
     def priced(self, planned: Module, provenance: Provenance) -> ProgramPlan:

@@ -7,14 +7,15 @@ from functools import partial
 from typing import Final
 
 from hloopt.dataclass import dataclass
-from hloopt.findings.finding import FindingRemedy
+from hloopt.findings.finding import FindingRemedy, ReducedDot
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module
-from hloopt.passes.dots.strength_reduction import as_reduction
+from hloopt.passes.dots.strength_reduction import DotStrengthReduction, as_reduction
+from hloopt.rewrite.pass_ import PassLog
 from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import ArrayShape, DotDims
 
-__all__ = ["one_hot", "thin"]
+__all__ = ["one_hot", "reduced_dot", "thin"]
 
 _VIEWS: Final = frozenset({"convert", "copy"})
 _THIN: Final = 16
@@ -192,3 +193,27 @@ def _as_sums(module: Module, places: Sequence[Instruction]) -> bool:
     for dot in places:
         as_reduction(dot)
     return bool(places)
+
+
+def reduced_dot(subject: Subject) -> ReducedDot | None:
+    """The largest of the dots that XLA turns into multiply and reduce on a GPU; None where it turns none."""
+    planner = subject.planner
+    found = (one for one in planner.pipeline.passes() if isinstance(one, DotStrengthReduction))
+    rule = next(found, None)
+    if rule is None or planner.predictor.target.kind != "cuda" or not subject.is_small:
+        return None
+    log = PassLog()
+    dots = [dot for dot in sites(subject.module, "dot") if rule.takes(dot, log)]
+    if not dots:
+        return None
+    dot = max(dots, key=lambda one: sum(operand.shape.byte_size for operand in one.operands))
+    kept = planner.plan(subject.module, without=rule.name)
+    return ReducedDot(
+        dot.name,
+        subject.module.user_line(dot.metadata) or "",
+        str(dot.shape),
+        "f32" if dot.array.dtype.is_narrow_float else dot.array.dtype.name,
+        rule.why(dot)[0],
+        len(dots) - 1,
+        (subject.plan.seconds, kept.seconds),
+    )

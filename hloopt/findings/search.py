@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
-from hloopt.findings.finding import Finding, KernelShare, LoopBuffer, RefusedArray
+from hloopt.findings.finding import Finding, KernelShare, LoopBuffer, ReducedDot, RefusedArray
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
 from hloopt.findings.planning import Planner, is_planned
+from hloopt.findings.products import reduced_dot
 from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import FindingCandidate, Subject, Tried
 from hloopt.ir import Instruction, Module
@@ -39,6 +40,7 @@ class Findings(Displayed):
     kernels   those that take longest
     loops     large arrays that loops update in place
     arrays    the largest between kernels, each with the refusal that keeps it in memory and both prices
+    reduced   a dot that the compiler computes as a sum, if there is one
     rows      the findings, those that gain most first
     useless   how many candidates were tried and gained nothing, or changed the results, by kind
     untried   how many smaller candidates were left out, by kind
@@ -54,6 +56,7 @@ class Findings(Displayed):
     kernels: tuple[KernelShare, ...]
     loops: tuple[LoopBuffer, ...]
     arrays: tuple[RefusedArray, ...]
+    reduced: ReducedDot | None
     rows: tuple[Finding, ...]
     useless: dict[str, int]
     untried: dict[str, int]
@@ -71,6 +74,7 @@ class Findings(Displayed):
             "kernels": [one.to_json() for one in self.kernels],
             "loops": [one.to_json() for one in self.loops],
             "arrays": [one.to_json() for one in self.arrays],
+            "reduced_dot": None if self.reduced is None else self.reduced.to_json(),
             "findings": [one.to_json() for one in self.rows],
             "without_gain": self.useless,
             "untried": self.untried,
@@ -112,6 +116,7 @@ def find(
         _kernels(subject),
         loop_buffers(subject),
         largest_kept(subject),
+        reduced_dot(subject),
         tuple(found.best()),
         found.useless,
         found.untried,
