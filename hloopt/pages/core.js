@@ -91,7 +91,7 @@ function linkTo(number, text) {
 }
 const lineLink = (line) => (line ? h("a", { href: hashOf("source", line), title: line }, shortLine(line)) : "");
 const bar = (share) => h("span", { class: "bar" }, h("i", { style: { width: `${Math.min(100, 100 * share)}%` } }));
-const note = (text) => h("p", { class: "soft" }, text);
+const note = (...said) => h("p", { class: "soft" }, said);
 function code(text, name = "") {
   const body = h("pre", { tabindex: 0, "aria-label": name || "code" }, text);
   const copied = () => navigator.clipboard.writeText(text).then(() => { button.textContent = "copied"; },

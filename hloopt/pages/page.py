@@ -37,12 +37,12 @@ def page_html(overview: Mapping[str, Any], parts: Mapping[str, Any], *, live: bo
         f'<script type="text/plain" id="part-{name}">{_packed(content)}</script>'
         for name, content in parts.items()
     ]
-    return Template((_HERE / "page.html").read_text()).substitute(
+    return Template((_HERE / "page.html").read_text(encoding="utf-8")).substitute(
         digest=f"sha256-{digest}",
         connect="; connect-src 'self'" if live else "",
         title=escape(str(overview["module"])),
         about=escape(str(overview["about"])),
-        style=(_HERE / "page.css").read_text() + _colours(),
+        style=(_HERE / "page.css").read_text(encoding="utf-8") + _colours(),
         data="\n".join(data),
         script=script,
     )
@@ -60,7 +60,7 @@ def _packed(value: Any) -> str:
 
 @cache
 def _script() -> str:
-    return "".join((_HERE / name).read_text() for name in _SCRIPTS)
+    return "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
 
 
 def _colours() -> str:

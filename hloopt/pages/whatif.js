@@ -15,14 +15,14 @@ async function whatifSection() {
     { head: "producer", kind: "wide", cell: (row) => named(row.computation, row.producer), find: (row) => row.producer },
     { head: "consumer", kind: "wide", cell: (row) => named(row.computation, row.consumer), find: (row) => row.consumer },
     { head: "kernels", kind: "num opt", text: (row) => (row.planned ? String(row.kernels) : ""), sort: (row) => row.kernels },
-    { head: "plan", kind: "num opt2", text: (row) => (row.planned ? "" : "about ") + timeText(row.seconds), sort: (row) => row.seconds },
-    { head: "change", kind: "num", cell: (row) => h("b", { class: change(row) < 0 ? "better" : change(row) > 0 ? "worse" : "" }, change(row) ? (row.planned ? "" : "about ") + timeText(change(row)) : row.made ? "none" : "not possible"), sort: (row) => -change(row) },
+    { head: "plan", kind: "num opt2", text: (row) => (row.planned ? "" : "≈ ") + timeText(row.seconds), sort: (row) => row.seconds },
+    { head: "change", kind: "num", cell: (row) => h("b", { class: change(row) < 0 ? "better" : change(row) > 0 ? "worse" : "" }, change(row) ? (row.planned ? "" : "≈ ") + timeText(change(row)) : row.made ? "none" : "not possible"), sort: (row) => -change(row) },
   ];
   const rows = h("div", {}, table(columns, found.rows, { empty: "No pair was tried." }));
   if (!found.rows.length && !overview.live) return note("No pair of instructions is fused or refused by a price.");
   const planned = found.rows.filter((row) => row.planned).length;
   const how = [planned ? "Each row is all of it planned again, with one pair decided otherwise." : "Each row decides one pair otherwise.",
-    planned < found.rows.length ? "For \u201cabout\u201d, a module of this size was not planned again: the change is what the cost model says of the two kernels alone." : ""].join(" ");
+    planned < found.rows.length ? "Where it says ≈, a module of this size was not planned again: the change is what the cost model says of the two kernels alone." : ""].join(" ");
   return h("div", {}, h("p", {}, `After the passes the module takes ${timeText(found.seconds)}, before it is made ready for a device. ${how}`),
     found.left ? note(`${plural(found.left, "pair")} more: hloopt report --serve prices any of them.`) : "", overview.live ? ask(found, rows, columns) : "", rows, lock);
 }
