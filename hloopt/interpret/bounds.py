@@ -128,7 +128,7 @@ def _bitcast(one: Bounding) -> Value:
         if source.dtype is not target.dtype:
             bound = np.broadcast_to(np.inf, result.shape)
         elif array.shape == source.dims:
-            bound = np.asarray(bitcast(np.ascontiguousarray(bound), source, target))
+            bound = np.asarray(bitcast(np.array(bound, order="C"), source, target))
     return one.close(result, [bound])
 
 

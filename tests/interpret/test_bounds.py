@@ -615,3 +615,16 @@ def test_sums_overflow_in_one_order_and_not_in_another(opcode: str) -> None:
     assert right(-np.inf, -np.inf, np.inf) == [True, False, False]
     assert right(np.nan, np.nan, np.nan) == [True, False, False]
     assert right(0.0, 1e38, 3e38) == [True, False, False]
+
+
+def test_a_bitcast_of_one_number_keeps_its_bound() -> None:
+    """An array without dimensions stays one."""
+    text = entry(
+        "x = f32[] parameter(0)",
+        "e = f32[] exponential(x)",
+        "ROOT b = f32[1,1] bitcast(e)",
+    )
+    (found,) = bounds_of(text, np.array(3, F32))
+    assert found is not None
+    assert found.shape == (1, 1)
+    assert 0 < found.item() < 1e-4
