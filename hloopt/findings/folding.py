@@ -13,7 +13,7 @@ from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
 from hloopt.types import ArrayShape, DotDims, parts_of
 
-__all__ = ["folded"]
+__all__ = ["elements_read", "folded"]
 
 _MOST: Final = 45_000_000
 """Elements of a result that XLA still folds (hlo_constant_folding.cc, ``kMaximumConstantSizeElements``)."""
@@ -53,11 +53,11 @@ def folded(subject: Subject) -> Iterator[FindingCandidate]:
             ),
             _held_back,
             (first,),
-            counted=_elements_read,
+            counted=elements_read,
         )
 
 
-def _elements_read(module: Module) -> float:
+def elements_read(module: Module) -> float:
     """The elements that the evaluations read, in all."""
     return float(sum(_folded(module).values()))
 

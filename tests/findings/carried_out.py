@@ -1,0 +1,185 @@
+"""Are findings true?  Their advice carried out in JAX, planned again by XLA: ``python -m tests.findings.carried_out``.
+
+A line a pair of ``programs_*.py`` and target: the gain that ``hloopt why`` promises of the function as written, and
+what was found with the advice carried out.  For a GPU XLA plans both functions (it need not be there; the folder
+with the plug-in of JAX for CUDA is ``--plugin``, the folder of descriptions ``--specs``): times are those of the one
+cost model on XLA's plans, bytes those that XLA assigns.  For ``host`` both run on ``native``, in turn.  Elements are
+counted in the new module, or in JAX's results.
+
+``--only NAME`` and ``--kind KIND`` choose pairs; files of ``--store`` are taken as they are unless ``--lower`` is given.
+``HLOOPT_XLA_PYTHON`` names the Python with JAX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hloopt
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.findings import Finding, Findings, Planner
+from hloopt.findings.folding import elements_read
+from hloopt.rewrite import Pipeline
+from hloopt.targets import find_target
+
+LIMIT = 600
+NEAR = 0.3
+"""By how much of the promise the gain that is found may miss it."""
+ROUNDS = 9
+
+
+@dataclass(frozen=True)
+class Row:
+    """A pair on a target: the measure before and after as promised and as found; ``why`` where one is missing."""
+
+    pair: str
+    kind: str
+    target: str
+    promised: tuple[float, float] | None = None
+    found: tuple[float, float] | None = None
+    why: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """What was gained, by what was promised."""
+        assert self.promised and self.found, "both are known"
+        return (self.found[0] - self.found[1]) / (self.promised[0] - self.promised[1])
+
+    def text(self) -> str:
+        """The line of the row."""
+        head = f"{self.pair:30} {self.kind:16} {self.target:5}"
+        if not self.promised or not self.found:
+            return f"{head} {self.why}"
+        figures = [f"{a:.3g} -> {b:.3g}" for a, b in (self.promised, self.found)]
+        word = "near" if abs(self.ratio - 1) <= NEAR else "no gain" if self.ratio < 0.05 else "off"
+        return f"{head} {figures[0]:>22} {figures[1]:>22} {self.ratio:6.2f} {word} {self.why}"
+
+
+def promise(found: Findings, kind: str) -> tuple[float, float] | None:
+    """The measure before and after all findings of a kind: gains of time add up, those of memory do not."""
+    rows = [row for row in found.rows if row.kind == kind]
+    if not rows:
+        return None
+    first = rows[0].gain
+    saved = [row.gain.saved for row in rows]
+    return first.before, first.before - (max(saved) if first.measure == "memory" else sum(saved))
+
+
+def judged(name: str, kind: str, target: str, folder: Path) -> Row:
+    """The row of a pair, from its files."""
+    facts = json.loads((folder / f"{name}.json").read_text())
+    if facts["difference"]:
+        return Row(name, kind, target, why=f"results differ: {facts['difference']}")
+    sides = [hloopt.read(folder / f"{name}.{side}.hlo") for side in ("before", "after")]
+    looked = hloopt.why(sides[0], target, kinds=[kind], most=20)
+    promised = promise(looked, kind)
+    if promised is None:
+        return Row(name, kind, target, why=f"not found ({looked.useless or 'no candidate'})")
+    (first, *_) = looked.rows
+    return Row(name, kind, target, promised, measured(name, target, first, folder, facts, sides))
+
+
+def measured(
+    name: str, target: str, finding: Finding, folder: Path, facts: Any, sides: list[Any]
+) -> tuple[float, float]:
+    """The measure of the finding before and after, found on the target."""
+    measure = finding.gain.measure
+    if measure == "accuracy":
+        what = "moved" if finding.kind == "inexact-rewrite" else "not finite"
+        return facts[f"before {what}"], facts[f"after {what}"]
+    if measure == "compile time":
+        return elements_read(sides[0]), elements_read(sides[1])
+    place = "host" if target == "host" else "gpu"
+    if measure == "memory":
+        return facts[f"before {place} bytes"], facts[f"after {place} bytes"]
+    if target == "host":
+        return runs(name, folder, sides)
+    predictor = Predictor(model_for(DEFAULT, find_target(target)))
+    planner = Planner(Pipeline(()), predictor)
+    plans = [hloopt.read(folder / f"{name}.{side}.gpu.hlo") for side in ("before", "after")]
+    before, after = (planner.plan(plan).seconds for plan in plans)
+    return before, after
+
+
+def runs(name: str, folder: Path, sides: list[Any]) -> tuple[float, float]:
+    """Seconds of a run of both on ``native``, the least of rounds in turn."""
+    programs = [hloopt.compile(side, device="native") for side in sides]
+    given = [arrays(side, folder / f"{name}.{at}.npz") for side, at in zip(sides, ("before", "after"), strict=True)]  # fmt: skip
+    best = [float("inf"), float("inf")]
+    for _ in range(ROUNDS):
+        for number, program in enumerate(programs):
+            program.run(given[number])
+            start, count = time.perf_counter(), 0
+            while (spent := time.perf_counter() - start) < 0.05 or not count:
+                program.run(given[number])
+                count += 1
+            best[number] = min(best[number], spent / count)
+    return best[0], best[1]
+
+
+def arrays(module: Any, path: Path) -> list[Any]:
+    """The arguments of a file, in the types of the parameters."""
+    with np.load(path) as file:
+        return [
+            file[f"in_{n}"].view(parameter.array.dtype.numpy)
+            for n, parameter in enumerate(module.entry.parameters)
+        ]
+
+
+def ask(*arguments: str, plugin: str) -> str:
+    """What ``lower_pair.py`` prints; raises ``RuntimeError`` with its last words where it fails."""
+    python = os.environ.get("HLOOPT_XLA_PYTHON") or sys.executable
+    child = str(Path(__file__).with_name("lower_pair.py"))
+    environment = {**os.environ, "PYTHONPATH": plugin, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [python, "-W", "ignore", child, *arguments],
+        capture_output=True, text=True, timeout=LIMIT, env=environment, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)}: {done.stderr.strip()[-600:]}")
+    return done.stdout
+
+
+def main() -> None:
+    """Print the board and its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--kind", nargs="*")
+    parser.add_argument("--target", nargs="*", default=["h200", "host"])
+    parser.add_argument("--store", type=Path, default=Path(".corpus/carried_out"))
+    parser.add_argument("--lower", action="store_true")
+    parser.add_argument("--plugin", default="")
+    parser.add_argument("--specs", type=Path, default=Path(os.environ.get("HLOOPT_CORPUS", ".")) / "gpu_specs")  # fmt: skip
+    given = parser.parse_args()
+    known = json.loads(ask(str(given.store), plugin=given.plugin).splitlines()[-1])
+    rows = []
+    for name, (kind, targets) in known.items():
+        if (given.only and name not in given.only) or (given.kind and kind not in given.kind):
+            continue
+        if given.lower or not (given.store / f"{name}.json").exists():
+            spec = str(given.specs / "h200.txtpb")
+            ask(str(given.store), "--gpu", spec, name, plugin=given.plugin)
+        for target in targets:
+            if target in given.target:
+                rows.append(judged(name, kind, target, given.store))
+                print(rows[-1].text(), flush=True)
+    known_rows = [row for row in rows if row.found]
+    near = sum(abs(row.ratio - 1) <= NEAR for row in known_rows)
+    without = sum(row.ratio < 0.05 for row in known_rows)
+    print(f"{len(rows)} rows, {len(known_rows)} findings: {near} gain as promised within {NEAR:.0%}, {without} gain nothing")  # fmt: skip
+    print("not judged: " + str(Counter(row.why.split(" (")[0] for row in rows if not row.found)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Numbers: f64 by accident, constants that XLA computes while it compiles, and what overflows or is rounded otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from pairs import normal, pair, weight
+
+BOTH = ("h200", "host")
+
+
+@pair("f64", x64=True, targets=BOTH)
+def scores_by_a_numpy_scalar(rng: np.random.Generator) -> tuple[Any, ...]:
+    width = np.array(64.0)
+
+    def before(q: Any, k: Any) -> Any:
+        return (jax.nn.softmax(q @ k.T / np.sqrt(width)[None], axis=-1)).astype(jnp.float32)
+
+    def after(q: Any, k: Any) -> Any:
+        return jax.nn.softmax(q @ k.T / jnp.float32(np.sqrt(width))[None], axis=-1)
+
+    return before, after, normal(rng, 1024, 64), normal(rng, 1024, 64)
+
+
+@pair("f64", x64=True, targets=BOTH)
+def scaled_by_a_numpy_array(rng: np.random.Generator) -> tuple[Any, ...]:
+    rates = np.linspace(0.1, 1.0, 512)
+
+    def before(x: Any) -> Any:
+        return jnp.tanh(x * rates).astype(x.dtype)
+
+    def after(x: Any) -> Any:
+        return jnp.tanh(x * rates.astype(x.dtype))
+
+    return before, after, normal(rng, 2048, 512)
+
+
+@pair("f64", x64=True, targets=BOTH)
+def statistics_in_f64(rng: np.random.Generator) -> tuple[Any, ...]:
+    eps = np.full(512, 1e-5)
+
+    def norm(x: Any, eps: Any) -> Any:
+        mean = x.mean(-1, keepdims=True)
+        return (x - mean) / jnp.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + eps)
+
+    def before(x: Any) -> Any:
+        return norm(x.astype(eps.dtype), eps).astype(x.dtype)
+
+    def after(x: Any) -> Any:
+        return norm(x, eps.astype(x.dtype))
+
+    return before, after, normal(rng, 4096, 512)
+
+
+@pair("f64", x64=True, targets=BOTH)
+def projection_by_a_numpy_matrix(rng: np.random.Generator) -> tuple[Any, ...]:
+    matrix = rng.standard_normal((256, 256)) / 16
+
+    def before(x: Any) -> Any:
+        return jax.nn.relu(x @ matrix).astype(jnp.float32)
+
+    def after(x: Any) -> Any:
+        return jax.nn.relu(x @ matrix.astype(x.dtype))
+
+    return before, after, normal(rng, 2048, 256)
+
+
+@pair("f64", x64=True, targets=BOTH)
+def phases_of_f32(rng: np.random.Generator) -> tuple[Any, ...]:
+    rates = 10000.0 ** -np.linspace(0, 1, 64)
+
+    def before(x: Any, t: Any) -> Any:
+        return (x * jnp.cos(t[:, None] * rates)).astype(x.dtype)
+
+    def after(x: Any, t: Any) -> Any:
+        return x * jnp.cos(t[:, None] * rates.astype(t.dtype))
+
+    return before, after, normal(rng, 8192, 64), abs(normal(rng, 8192))
+
+
+@pair("folded", given=lambda x, *_: (x, jnp.arange(4_000_000, dtype=jnp.float32)))
+def window_of_a_signal(rng: np.random.Generator) -> tuple[Any, ...]:
+    grid = np.arange(4_000_000, dtype=np.float32)
+
+    def window(grid: Any) -> Any:
+        return 0.5 - 0.5 * jnp.cos(grid * (2 * np.pi / grid.size))
+
+    def before(x: Any) -> Any:
+        return x * window(grid)
+
+    def after(x: Any, grid: Any) -> Any:
+        return x * window(grid)
+
+    return before, after, normal(rng, 4_000_000)
+
+
+@pair("folded")
+def positions_held_back(rng: np.random.Generator) -> tuple[Any, ...]:
+    rates = rng.uniform(0.1, 1, (2048, 1024)).astype(np.float32)
+
+    def before(x: Any) -> Any:
+        return x + jnp.sin(rates * 3.0) * jnp.cos(rates)
+
+    def after(x: Any) -> Any:
+        held = lax.optimization_barrier(jnp.asarray(rates))
+        return x + jnp.sin(held * 3.0) * jnp.cos(held)
+
+    return before, after, normal(rng, 2048, 1024)
+
+
+@pair("folded", given=lambda x, *_: (x, jnp.asarray(_KNOTS)))
+def ranks_of_constants(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any) -> Any:
+        return x * jnp.sort(jnp.asarray(_KNOTS))
+
+    def after(x: Any, knots: Any) -> Any:
+        return x * jnp.sort(knots)
+
+    return before, after, normal(rng, 2_000_000)
+
+
+_KNOTS = np.random.default_rng(0).standard_normal(2_000_000).astype(np.float32)
+
+
+@pair("folded", given=lambda x, *_: (x, jnp.asarray(_BASIS)))
+def gram_of_constants(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any) -> Any:
+        basis = jnp.asarray(_BASIS)
+        return x @ (basis @ basis.T)
+
+    def after(x: Any, basis: Any) -> Any:
+        return x @ (basis @ basis.T)
+
+    return before, after, normal(rng, 64, 192)
+
+
+_BASIS = np.random.default_rng(1).standard_normal((192, 192)).astype(np.float32)
+
+
+@pair("log-sum-exp", scale=100.0)
+def energies(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any) -> Any:
+        return jnp.log(jnp.sum(jnp.exp(x), axis=-1))
+
+    def after(x: Any) -> Any:
+        return jax.nn.logsumexp(x, axis=-1)
+
+    return before, after, normal(rng, 256, 100)
+
+
+@pair("log-sum-exp", scale=100.0)
+def plain_cross_entropy(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any, w: Any) -> Any:
+        logits = x @ w
+        return logits - jnp.log(jnp.exp(logits).sum(-1, keepdims=True))
+
+    def after(x: Any, w: Any) -> Any:
+        return jax.nn.log_softmax(x @ w, axis=-1)
+
+    return before, after, normal(rng, 64, 32), weight(rng, 32, 10)
+
+
+@pair("log-sum-exp", scale=100.0)
+def forward_scores(rng: np.random.Generator) -> tuple[Any, ...]:
+    """One step of the forward algorithm of a hidden Markov model."""
+
+    def before(alpha: Any, transition: Any, seen: Any) -> Any:
+        return jnp.log(jnp.exp(alpha[:, :, None] + transition).sum(1)) + seen
+
+    def after(alpha: Any, transition: Any, seen: Any) -> Any:
+        return jax.nn.logsumexp(alpha[:, :, None] + transition, axis=1) + seen
+
+    return before, after, normal(rng, 32, 20), normal(rng, 20, 20), normal(rng, 32, 20)
+
+
+@pair("inexact-rewrite", scale=1e3)
+def logarithm_of_an_exponential(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any) -> Any:
+        return jnp.log(jnp.exp(x))
+
+    def after(x: Any) -> Any:
+        return jnp.log(lax.optimization_barrier(jnp.exp(x)))
+
+    return before, after, normal(rng, 1024)
+
+
+@pair("inexact-rewrite", scale=1.0)
+def rounded_on_purpose(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any) -> Any:
+        return x - x.astype(jnp.bfloat16).astype(jnp.float32)
+
+    def after(x: Any) -> Any:
+        return x - lax.reduce_precision(x, 8, 7)
+
+    return before, after, normal(rng, 1024)
