@@ -86,7 +86,9 @@ def assigned(compiled: Any) -> int:
 def compiled_for(jitted: Any, arguments: Any, device: Any) -> tuple[Any, float]:
     """The executable for a device, and the seconds that XLA takes."""
     place = jax.sharding.SingleDeviceSharding(device)
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments)
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments
+    )
     lowered = jitted.lower(*shapes)
     start = time.perf_counter()
     compiled = lowered.compile()
@@ -108,7 +110,8 @@ def write(pair: Pair, folder: Path, spec: Path | None) -> None:
         facts[f"{side} host bytes"] = assigned(host)
         facts[f"{side} host compile s"] = seconds
         large = jax.tree.map(
-            lambda x: x * np.asarray(pair.scale, x.dtype) if x.dtype.kind == "f" else x.copy(), arguments
+            lambda x: x * np.asarray(pair.scale, x.dtype) if x.dtype.kind == "f" else x.copy(),
+            arguments,
         )
         results[side] = jitted(*jax.tree.map(lambda x: x.copy(), arguments))
         found = jitted(*jax.tree.map(lambda x: x.copy(), large))

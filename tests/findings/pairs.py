@@ -74,7 +74,8 @@ def pair(kind: str, **options: Any) -> Callable[[_Maker], _Maker]:
 def kinds() -> dict[str, tuple[str, tuple[str, ...]]]:
     """The kind of each pair that is registered, and its targets."""
     return {
-        name: (kind, options.get("targets", ("h200",))) for name, (kind, _, options) in _MADE.items()
+        name: (kind, options.get("targets", ("h200",)))
+        for name, (kind, _, options) in _MADE.items()
     }
 
 
