@@ -53,7 +53,8 @@ class Row:
     @property
     def ratio(self) -> float:
         """What was gained, by what was promised."""
-        assert self.promised and self.found, "both are known"
+        assert self.promised, "it is known"
+        assert self.found, "it is known"
         return (self.found[0] - self.found[1]) / (self.promised[0] - self.promised[1])
 
     def text(self) -> str:

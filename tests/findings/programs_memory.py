@@ -14,7 +14,7 @@ BOTH = ("h200", "host")
 
 
 def _donated(function: Any) -> tuple[Any, Any]:
-    return function, lambda *arguments: function(*arguments)
+    return function, function
 
 
 @pair("not-donated", donate=((), (0, 1)), targets=BOTH)
