@@ -197,7 +197,8 @@ def _named(
     home = event.computation
     for name in reversed([*event.producers.members]):
         node = provenance.nodes.get((home, name))
-        for user in () if node is None else node.users:
+        # A constant is in every kernel that reads it: no lock file decides about one.
+        for user in () if node is None or node.opcode == "constant" else node.users:
             if user in consumers:
                 yield fuse, home, name, user
                 return
