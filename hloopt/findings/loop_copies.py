@@ -336,7 +336,7 @@ def loop_buffers(subject: Subject) -> tuple[LoopBuffer, ...]:
 
 
 def _is_given(element: _CarriedElement) -> bool:
-    """Whether the caller gives an array, which is no buffer for what a scan collects then."""
+    """Whether an array is an argument, rather than a buffer in which a scan collects results."""
     start = element.loop.operands[0]
     return start.opcode == "tuple" and _source(start.operands[element.index]).opcode == "parameter"
 

@@ -1,7 +1,7 @@
 """A page served on this machine alone: made again when its file changes, with any other plan priced on demand.
 
-Every address begins with a token that nobody else knows, and requests have to name this host, so that no
-other page in the browser can ask anything.
+Every address begins with a secret token, and requests have to name this host, so that other pages in the
+browser cannot ask anything.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class PageServer(ThreadingHTTPServer):
                 return {"error": error.message}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away is no error; any other is shown."""
+        """Show all errors except that the browser closed the connection."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

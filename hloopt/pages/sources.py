@@ -17,7 +17,7 @@ __all__ = ["source_texts"]
 _AROUND: Final = 2
 """Lines shown before and after one that is named."""
 _MOST_BYTES: Final = 4 << 20
-"""Of a file: a longer one is no program that somebody wrote."""
+"""Of a file: longer ones are not programs written by people."""
 _LONGEST: Final = 400
 """Characters shown of a line."""
 
@@ -27,9 +27,9 @@ def source_texts(lines: Iterable[str], folder: Path) -> dict[str, dict[int, str]
 
     A file is looked for under ``folder`` by its own path, and, as a dump may come from another machine, by
     the longest end of its path that exists there; an end of one part counts only behind the folder's name.
-    What is not there, is no text, or has fewer lines is left out.
+    Files that are missing, are not text, or have fewer lines are left out.
 
-    Raises ``UsageError`` where ``folder`` is no directory.
+    Raises ``UsageError`` where ``folder`` is not a directory.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a directory: --sources takes the program's folder")
@@ -58,11 +58,8 @@ def _lines_of(file: str, root: Path) -> list[str]:
             real = path.resolve()
             if real.is_relative_to(root) and real.is_file() and real.stat().st_size <= _MOST_BYTES:
                 return real.read_text(encoding="utf-8").splitlines()
-        except (
-            OSError,
-            ValueError,
-            RuntimeError,
-        ):  # a name no system takes, no text, a loop of links
+        # A name that the system refuses, bytes that are not text, links in a circle.
+        except (OSError, ValueError, RuntimeError):
             continue
     return []
 
