@@ -63,6 +63,12 @@ KINDS: Final = tuple(
         ("one-hot-product", "product with a one-hot matrix", "time", products.one_hot),
         ("thin-product", "product too thin for matrix units or a BLAS", "time", products.thin),
         ("summed-product", "product written as multiply and sum", "time", summed_products.summed),
+        (
+            "product-order",
+            "products in an expensive order",
+            "time",
+            products.orders,
+        ),
         ("loop-product", "product in a loop that needs no carried value", "time", loops.products),
         ("loop-kernels", "loop of small kernels", "time", loops.kernels),
         ("loop-copy", "copy in each iteration of a loop", "time", loop_copies.in_loops),

@@ -1,4 +1,4 @@
-"""Products that cost more than what they compute: with one-hot matrices, and too thin for a matrix unit."""
+"""Products that cost more than what they compute: with one-hot matrices, too thin, in an expensive order."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from hloopt.dataclass import dataclass
 from hloopt.findings.finding import FindingRemedy, ReducedDot
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module
+from hloopt.ir.walk import open_computations
+from hloopt.linear_algebra import LinearAlgebra
+from hloopt.linear_algebra.clusters import clusters
 from hloopt.passes.dots.strength_reduction import DotStrengthReduction, as_reduction
-from hloopt.rewrite.pass_ import PassLog
+from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import ArrayShape, DotDims
 
-__all__ = ["one_hot", "reduced_dot", "thin"]
+__all__ = ["one_hot", "orders", "reduced_dot", "thin"]
 
 _VIEWS: Final = frozenset({"convert", "copy"})
 _THIN: Final = 16
@@ -217,3 +220,34 @@ def reduced_dot(subject: Subject) -> ReducedDot | None:
         len(dots) - 1,
         (subject.plan.seconds, kept.seconds),
     )
+
+
+def orders(subject: Subject) -> Iterator[FindingCandidate]:
+    """Those that the pass ``linear-algebra`` writes anew, all of a computation together."""
+    target = subject.planner.predictor.target
+    algebra = LinearAlgebra(reassociate=True, target=target.name)
+    for computation in open_computations(subject.module):
+        plans = [plan for cluster in clusters(computation, target) if (plan := cluster.plan())]
+        if not plans:
+            continue
+        sites = tuple(value.root for plan in plans for value in plan.cluster.values)
+        before, after = (sum(plan.flops[side] for plan in plans) for side in (0, 1))
+        yield FindingCandidate(
+            sites,
+            f"The products behind %{sites[0].name} are computed in the order in which they are written, "
+            f"with {before:,} flops; the best order or form found has {after:,}.",
+            (
+                FindingRemedy(
+                    "model",
+                    "multiply by vectors and thin matrices first, A @ (B @ x) for A @ B @ x (jnp.einsum and "
+                    "jnp.linalg.multi_dot choose the order); take rows, diagonals and sums of the factors, "
+                    "not of the product; put common factors before sums",
+                ),
+                FindingRemedy("hloopt", "linear-algebra{reassociate=true}, before other passes"),
+            ),
+            partial(_written_anew, algebra=algebra),
+        )
+
+
+def _written_anew(module: Module, places: Sequence[Instruction], algebra: LinearAlgebra) -> bool:
+    return algebra.run_on(places[0].home, PassLog())

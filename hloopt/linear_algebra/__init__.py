@@ -66,14 +66,18 @@ ENTRY main {
         find_target(self.target)
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Plan the clusters of each computation, again where some were written: one may have opened another."""
+        """Plan each computation, again where something was written: that may open more."""
         changed = False
         for computation in open_computations(module):
-            for _ in range(_ROUNDS):
-                if not self._all(computation, log):
-                    break
-                changed = True
+            changed |= self.run_on(computation, log)
         return changed
+
+    def run_on(self, computation: Computation, log: PassLog) -> bool:
+        """Plan the clusters of one computation; whether any was written anew."""
+        rounds = 0
+        while rounds < _ROUNDS and self._all(computation, log):
+            rounds += 1
+        return rounds > 0
 
     def _all(self, computation: Computation, log: PassLog) -> bool:
         changed = False

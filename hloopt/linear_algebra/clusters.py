@@ -93,13 +93,15 @@ class Cluster:
         if not self.gains(uses):
             return None
         before, after = self._seconds(), seconds(uses)
+        work = (self._flops(), flops(uses))
         rest = iter(uses)
         made = [next(rest) if one.products else None for one in found]
         gain = (
             f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target.name}, "
-            f"{self._flops():.3g} => {flops(uses):.3g} flops{self._error(uses)}"
+            f"{work[0]:.3g} => {work[1]:.3g} flops{self._error(uses)}"
         )
-        return ClusterPlan(self, made, gain, any(value.reader.was_cut for value in self.values))
+        was_cut = any(value.reader.was_cut for value in self.values)
+        return ClusterPlan(self, made, gain, work, was_cut)
 
     def gains(self, uses: Sequence[Use]) -> bool:
         """Whether a plan takes less time, by products and sums, with no more flops."""
@@ -164,6 +166,7 @@ class ClusterPlan:
     cluster: Cluster
     uses: Sequence[Use | None]
     gain: str
+    flops: tuple[int, int]
     was_cut: bool
 
     def write(self, replaced: dict[Instruction, Instruction]) -> None:

@@ -155,7 +155,7 @@ def _times(outer: WeightedProduct, inner: WeightedProduct, space: IndexSpace) ->
 def factored(
     products: Sequence[WeightedProduct], space: IndexSpace
 ) -> Iterator[tuple[WeightedProduct, ...]]:
-    """Each form in which a factor that two products have in common stands before the sum of their rests."""
+    """Each form in which a common factor of two products is taken out of their sum."""
     for at, one in enumerate(products):
         for place in range(at + 1, len(products)):
             others = (*products[:at], *products[at + 1 : place], *products[place + 1 :])
