@@ -106,7 +106,7 @@ def command(
     is then 1, or NaN where x is 0. Run one by one, each is rounded on its own. Inputs are tried whose sums are
     0, whose elements are equal, and other classes, unless some are asked for.
 
-    With --check your command decides which pass or stage is at fault, whatever it looks for.
+    With --check a command of yours judges each pass or stage, by any criterion.
 
     \b
     Example:
