@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import open_computations
-from hloopt.linear_algebra.clusters import Cluster, clusters
+from hloopt.linear_algebra.clusters import KINDS, Cluster, clusters
 from hloopt.rewrite import Pass, PassLog
 from hloopt.targets import find_target
 
@@ -82,9 +82,14 @@ ENTRY main {
     def _all(self, computation: Computation, log: PassLog) -> bool:
         changed = False
         replaced: dict[Instruction, Instruction] = {}
-        for cluster in clusters(computation, find_target(self.target)):
+        looks_at_floats = self.fast_math or self.reassociate or "missed" in log.kinds
+        kinds = KINDS if looks_at_floats else KINDS - {"float"}
+        for cluster in clusters(computation, find_target(self.target), kinds):
             if not log.allows():
                 break
+            # What an earlier cluster no longer reads may be gone.
+            if any(value.root.computation is None for value in cluster.values):
+                continue
             changed |= self._one(cluster, replaced, log)
         return changed
 
@@ -93,19 +98,16 @@ ENTRY main {
     ) -> bool:
         """Write a cluster anew where its plan takes less."""
         first = cluster.values[0].root
-        is_allowed = self.fast_math or self.reassociate or not cluster.dtype.is_float
-        if not is_allowed and "missed" not in log.kinds:
-            return False
         plan = cluster.plan()
         if plan is None:
             return False
-        if not is_allowed:
+        if cluster.dtype.is_float and not (self.fast_math or self.reassociate):
             log.miss(
                 _RULE, first, f"{plan.gain}: sums of {cluster.dtype.name} would round otherwise"
             )
             return False
         if plan.was_cut:
-            log.miss(_RULE, first, "it has too many factors: only a part of it was read")
+            log.miss(_RULE, first, "it has too many factors: not all orders were looked at")
         log.hit(_RULE, first, plan.gain)
         for value in cluster.values[1:]:
             log.hit(_RULE, value.root, plan.gain, 0)

@@ -87,34 +87,37 @@ class PlanWriter:
         """Slices, one after the other where several were taken of a dimension."""
         for level in range(max(map(len, cuts))):
             taken = [dim[level] if level < len(dim) else None for dim in cuts]
-            dims = tuple(
-                size if cut is None else cut[2]
+            value = self._dynamic(site, value, taken)
+            ranges = tuple(
+                SliceRange(0, size)
+                if cut is None or isinstance(cut[0], Instruction)
+                else _range(cut)
                 for size, cut in zip(value.array.dims, taken, strict=True)
             )
-            shape = row_major(value.array, dims)
-            if any(cut is not None and isinstance(cut[0], Instruction) for cut in taken):
-                value = self._dynamic(site, value, shape, taken)
-            else:
-                ranges = tuple(
-                    SliceRange(0, size) if cut is None else _range(cut)
-                    for size, cut in zip(value.array.dims, taken, strict=True)
-                )
+            dims = tuple(part.size for part in ranges)
+            if dims != value.array.dims:
+                shape = row_major(value.array, dims)
                 value = site.make("slice", value, shape=shape, slice=ranges)
         return value
 
-    def _dynamic(
-        self, site: Site, value: Instruction, shape: ArrayShape, taken: Sequence[Cut | None]
-    ) -> Instruction:
-        kind = next(cut[0].array.dtype for cut in taken if cut and isinstance(cut[0], Instruction))
-        starts = [
-            cut[0]
-            if cut is not None and isinstance(cut[0], Instruction)
-            else site.scalar(kind.name, 0 if cut is None else cut[0])
-            for cut in taken
-        ]
-        return site.make(
-            "dynamic-slice", value, *starts, shape=shape, dynamic_slice_sizes=shape.dims
-        )
+    def _dynamic(self, site: Site, value: Instruction, taken: Sequence[Cut | None]) -> Instruction:
+        """The parts whose starts are computed; one dynamic-slice for each type of them."""
+        starts: dict[DType, dict[int, Instruction]] = {}
+        for dim, cut in enumerate(taken):
+            if cut is not None and isinstance(cut[0], Instruction):
+                start = self.replaced.get(cut[0], cut[0])
+                starts.setdefault(start.array.dtype, {})[dim] = start
+        for kind, given in starts.items():
+            dims = tuple(
+                cut[2] if dim in given and cut is not None else size
+                for dim, (size, cut) in enumerate(zip(value.array.dims, taken, strict=True))
+            )
+            indices = [given.get(dim) or site.scalar(kind.name, 0) for dim in range(len(dims))]
+            shape = row_major(value.array, dims)
+            value = site.make(
+                "dynamic-slice", value, *indices, shape=shape, dynamic_slice_sizes=dims
+            )
+        return value
 
     def _one(self, site: Site, node: PlanNode, _: Sequence[int]) -> _Built:
         return _Built(site.scalar(self.dtype.name, 1), ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
@@ -23,11 +24,12 @@ from hloopt.ops.traits import INDEXING, REARRANGING
 from hloopt.targets import Target
 from hloopt.types import DotDims, DType
 
-__all__ = ["Cluster", "ClusterPlan", "ClusterValue", "clusters"]
+__all__ = ["KINDS", "Cluster", "ClusterPlan", "ClusterValue", "clusters"]
 
 _MOVES: Final = REARRANGING - {"slice", "bitcast", "reverse"}
 _TAKING: Final = INDEXING - {"dynamic-update-slice"} | {"select", "slice"}
-_KINDS: Final = frozenset({"float", "signed", "unsigned"})
+KINDS: Final = frozenset({"float", "signed", "unsigned"})
+"""The kinds of element types of which there are values to plan."""
 _MOST_VALUES: Final = 12
 _PAIRED: Final = 10
 """Factors of a term of which each two may be multiplied in another value, too."""
@@ -66,10 +68,20 @@ def _factors(terms: Iterable[TensorTerm]) -> Iterator[Factor]:
 
 
 class Cluster:
-    """Values with common products, of one element type and precision."""
+    """Values with common products, of one element type and precision.
 
-    def __init__(self, values: Sequence[ClusterValue], space: IndexSpace, target: Target) -> None:
+    What is read ``elsewhere``, too, is computed in any case, and saves nothing.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[ClusterValue],
+        space: IndexSpace,
+        target: Target,
+        elsewhere: AbstractSet[Instruction] = frozenset(),
+    ) -> None:
         self.values = tuple(values)
+        self._elsewhere = elsewhere
         self.space = space
         self.dtype: DType = values[0].root.array.dtype
         self.prices = AlgebraPrices(target, self.dtype)
@@ -78,7 +90,8 @@ class Cluster:
     @cached_property
     def read(self) -> tuple[Instruction, ...]:
         """The instructions that were followed, each once."""
-        return tuple(dict.fromkeys(one for value in self.values for one in value.reader.read))
+        found = dict.fromkeys(one for value in self.values for one in value.reader.read)
+        return tuple(one for one in found if one not in self._elsewhere)
 
     def plan(self) -> ClusterPlan | None:
         """A plan that takes less than what is there; None without one."""
@@ -100,7 +113,7 @@ class Cluster:
             f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target.name}, "
             f"{work[0]:.3g} => {work[1]:.3g} flops{self._error(uses)}"
         )
-        was_cut = any(value.reader.was_cut for value in self.values)
+        was_cut = planner.is_spent or any(value.reader.was_cut for value in self.values)
         return ClusterPlan(self, made, gain, work, was_cut)
 
     def gains(self, uses: Sequence[Use]) -> bool:
@@ -183,18 +196,32 @@ class ClusterPlan:
                 builder.put(value.root, use, value.axes)
 
 
-def clusters(computation: Computation, target: Target) -> Iterator[Cluster]:
-    """The clusters of a computation that may gain, each with its values in the order of the computation."""
+def clusters(
+    computation: Computation, target: Target, kinds: AbstractSet[str] = KINDS
+) -> Iterator[Cluster]:
+    """The clusters of a computation that may gain, each with its values in the order of the computation.
+
+    ``kinds`` are those of the element types that are looked at.
+    """
     dotted = dotted_of(computation)
     space = IndexSpace()
-    values = _values(computation, dotted, space)
+    values = _values(computation, dotted, space, kinds)
+    reads = Counter(one for value in values for one in value.reader.read)
     for group in _joined(values):
-        if len(group) > 1 or not _is_plain(group[0], space):
-            yield Cluster(group[:_MOST_VALUES], space, target)
+        if len(group) == 1 and _is_plain(group[0], space):
+            continue
+        for begin in range(0, len(group), _MOST_VALUES):
+            part = group[begin : begin + _MOST_VALUES]
+            own = Counter(one for value in part for one in value.reader.read)
+            elsewhere = frozenset(one for one, count in own.items() if reads[one] > count)
+            yield Cluster(part, space, target, elsewhere)
 
 
 def _values(
-    computation: Computation, dotted: AbstractSet[Instruction], space: IndexSpace
+    computation: Computation,
+    dotted: AbstractSet[Instruction],
+    space: IndexSpace,
+    kinds: AbstractSet[str],
 ) -> list[ClusterValue]:
     """What is read outside of linear algebra, and what was read no further within it."""
     order = {one: place for place, one in enumerate(computation)}
@@ -202,7 +229,7 @@ def _values(
     found: dict[Instruction, ClusterValue] = {}
     while pending:
         root = pending.pop()
-        if root in found or not takes(root) or root.array.dtype.kind not in _KINDS:
+        if root in found or not takes(root) or root.array.dtype.kind not in kinds:
             continue
         reader = TermReader(space, root, dotted)
         axes = tuple(space.axis(size) for size in root.array.dims)
@@ -233,7 +260,7 @@ def _is_plain(value: ClusterValue, space: IndexSpace) -> bool:
 
 
 def _joined(values: Sequence[ClusterValue]) -> list[list[ClusterValue]]:
-    """Values that read the same instructions, or multiply the same two."""
+    """Values of one precision that read the same instructions, or multiply the same two."""
     first: dict[object, int] = {}
     groups = list(range(len(values)))
 
@@ -249,7 +276,9 @@ def _joined(values: Sequence[ClusterValue]) -> list[list[ClusterValue]]:
             for term in value.terms
             for pair in combinations(list(_leaves((term,)))[:_PAIRED], 2)
         )
-        for key in (*value.reader.read, *pairs):
+        precision = tuple(sorted((value.reader.precision or {}).items()))
+        for one in (*value.reader.read, *pairs):
+            key = (one, precision)
             groups[found(at)] = found(first.setdefault(key, at))
     joined: dict[int, list[ClusterValue]] = {}
     for at, value in enumerate(values):

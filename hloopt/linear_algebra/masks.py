@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hloopt.ir import Instruction
 from hloopt.rewrite import splat_literal
 from hloopt.rewrite.regions import named_combiner
 
 __all__ = ["compared_dims", "gathered_diagonal", "is_masked", "is_summing"]
+
+_KEEPING: Final = frozenset({"broadcast", "convert", "reshape"})
+_MOST_VIEWS: Final = 16
+_LEAST_BITS: Final = 32
+"""Of integers that hold every position."""
 
 
 def is_summing(reduce: Instruction) -> bool:
@@ -29,8 +36,9 @@ def is_masked(select: Instruction) -> bool:
 def compared_dims(mask: Instruction) -> tuple[int, int] | None:
     """The two dimensions whose positions a mask finds equal."""
     if mask.opcode == "broadcast":
-        inner = compared_dims(mask.operands[0])
-        return inner and (int(mask.dimensions[inner[0]]), int(mask.dimensions[inner[1]]))
+        inner = mask.operands[0]
+        dims = compared_dims(inner) if inner.opcode == "compare" else None
+        return dims and (int(mask.dimensions[dims[0]]), int(mask.dimensions[dims[1]]))
     if mask.opcode != "compare" or mask.direction != "EQ":
         return None
     one, other = (_counted_dim(operand) for operand in mask.operands)
@@ -41,21 +49,36 @@ def compared_dims(mask: Instruction) -> tuple[int, int] | None:
 
 def _counted_dim(value: Instruction) -> int | None:
     """The dimension whose position an array of integers has in each element."""
-    if value.opcode == "iota":
-        return int(value.iota_dimension)
-    if value.opcode == "broadcast":
-        inner = _counted_dim(value.operands[0])
-        return None if inner is None else int(value.dimensions[inner])
-    if value.opcode == "reshape":
-        kept = [dim for dim, size in enumerate(value.array.dims) if size > 1]
-        before = value.operands[0].array.dims
-        inner = _counted_dim(value.operands[0])
-        places = [dim for dim, size in enumerate(before) if size > 1]
-        same = [before[dim] for dim in places] == [value.array.dims[dim] for dim in kept]
-        return kept[places.index(inner)] if same and inner in places else None
-    if value.opcode == "convert" and value.array.dtype.is_integer and value.array.dtype.bits >= 32:
-        return _counted_dim(value.operands[0])
-    return None
+    views: list[Instruction] = []
+    while value.opcode != "iota":
+        if value.opcode not in _KEEPING or len(views) == _MOST_VIEWS:
+            return None
+        views.append(value)
+        value = value.operands[0]
+    if not value.array.dtype.is_integer or value.array.dtype.bits < _LEAST_BITS:
+        return None
+    found: int | None = int(value.iota_dimension)
+    for view in reversed(views):
+        if found is not None:
+            found = _dim_after(view, found)
+    return found
+
+
+def _dim_after(view: Instruction, dim: int) -> int | None:
+    """Where a dimension of the operand is; None where it is not kept as it is."""
+    if view.opcode == "broadcast":
+        return int(view.dimensions[dim])
+    if view.opcode == "convert":
+        kind = view.array.dtype
+        return dim if kind.is_integer and kind.bits >= _LEAST_BITS else None
+    before, after = (
+        [(place, size) for place, size in enumerate(shape.dims) if size > 1]
+        for shape in (view.operands[0].array, view.array)
+    )
+    if [size for _, size in before] != [size for _, size in after]:
+        return None
+    places = [place for place, _ in before]
+    return after[places.index(dim)][0] if dim in places else None
 
 
 def gathered_diagonal(gather: Instruction) -> dict[int, int] | None:

@@ -30,6 +30,8 @@ _MOST_SETS: Final = 120
 """Connected sets of factors of a product, above which its order is found greedily."""
 _FEW: Final = 5
 """Factors of which all orders are looked at."""
+_MOST_PAIRS: Final = 2_000
+"""Products of two that are looked at in one cluster."""
 _MOST_TRIED: Final = 60
 """Forms of a sum that are planned."""
 _MOST_SHARED: Final = 16
@@ -73,10 +75,16 @@ class ClusterPlanner:
         self.nodes = nodes
         self.paid: set[PlanNode] = set()
         self.seen: Counter[PlanNode] = Counter()
+        self._left = _MOST_PAIRS
         self._within: set[PlanNode] = set()
         self._known: dict[
             tuple[Factors, frozenset[TensorIndex]], tuple[Use, frozenset[PlanNode]]
         ] = {}
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether so much was looked at that the rest is planned greedily."""
+        return self._left <= 0
 
     def planned(self, values: Sequence[Addends]) -> list[Use]:
         """A plan for all values together."""
@@ -87,6 +95,8 @@ class ClusterPlanner:
         shared.sort(key=lambda node: -node.seconds)
         least = seconds(uses)
         for node in shared[:_MOST_SHARED]:
+            if self.is_spent:
+                break
             self.paid.add(node)
             tried = [self.sum(value) for value in best]
             cost = seconds(tried)
@@ -103,12 +113,14 @@ class ClusterPlanner:
         tried = 0
         best = self.sum(value)
         least, work = seconds([best]), flops([best])
-        while tried < _MOST_TRIED:
+        while tried < _MOST_TRIED and not self.is_spent:
             forms = [(form, False) for form in factored(value.products, self.nodes.space)]
             forms += [(form, False) for form in glued(value.products, self.nodes)]
             forms += [(form, True) for form in distributed(value.products, self.nodes.space)]
             better: Addends | None = None
             for form, is_distributed in forms[: _MOST_TRIED - tried]:
+                if self.is_spent:
+                    break
                 tried += 1
                 made = Addends(form, value.names)
                 use = self.sum(made)
@@ -195,7 +207,7 @@ class ClusterPlanner:
     def _piece(self, uses: Sequence[Use], kept: AbstractSet[TensorIndex]) -> Use:
         if len(uses) == 1:
             return self.nodes.reduced(uses[0], kept)
-        sets = _connected(uses)
+        sets = None if self.is_spent else _connected(uses)
         if sets is None:
             return self._greedy(list(uses), kept)
         table: dict[int, _Planned] = {1 << at: _Planned(0.0, use) for at, use in enumerate(uses)}
@@ -217,6 +229,7 @@ class ClusterPlanner:
         for part, one in list(table.items()):
             other = table.get(group ^ part) if part & group == part > group ^ part else None
             if other is not None:
+                self._left -= 1
                 use = self.nodes.contracted(one.use, other.use, needed)
                 self._within.add(use.node)
                 own = 0.0 if use.node in self.paid else use.node.seconds

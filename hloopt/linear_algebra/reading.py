@@ -15,13 +15,15 @@ from hloopt.linear_algebra.masks import compared_dims, gathered_diagonal, is_mas
 from hloopt.linear_algebra.terms import Factor, IndexAxes, IndexAxis, IndexSpace, Sum, TensorTerm
 from hloopt.ops.traits import ALL, BITWISE, INDEXING, MODULAR, REARRANGING, op_table
 from hloopt.rewrite import splat_literal
-from hloopt.types import ArrayShape, DotDims, DType
+from hloopt.types import ArrayShape, DotDims, DType, record_of
 
 __all__ = ["ARITHMETIC", "MOST_FACTORS", "TermReader", "dotted_of", "is_result", "takes"]
 
 MOST_FACTORS: Final = 40
 """Factors of one value, above which what is left is read as it stands."""
 _MOST_DEPTH: Final = 60
+_MOST_READ: Final = 400
+"""Visits of instructions while one value is read: what is read several times counts each time."""
 ARITHMETIC: Final = MODULAR - BITWISE
 _PARTS: Final = INDEXING - {"dynamic-update-slice"}
 _VIEWS: Final = REARRANGING - {"bitcast", "reverse"} | _PARTS
@@ -68,6 +70,7 @@ class TermReader:
         self.read: dict[Instruction, None] = {}
         self.was_cut = False
         self._left = MOST_FACTORS
+        self._visits = _MOST_READ
 
     def terms(self, value: Instruction, axes: IndexAxes) -> tuple[TensorTerm, ...]:
         """The terms of a value whose dimensions count through ``axes``."""
@@ -88,7 +91,8 @@ class TermReader:
         """
         place = _Place(axes, outer.deep + 1, summed or outer.summed, inside or outer.inside)
         found: list[TensorTerm] | None = None
-        if self._left <= 0 or place.deep > _MOST_DEPTH:
+        self._visits -= 1
+        if self._left <= 0 or self._visits <= 0 or place.deep > _MOST_DEPTH:
             self.was_cut |= value in self._dotted
         elif takes(value) and value.array.dtype is self.dtype:
             how = _HOW.get(value.opcode)
@@ -146,6 +150,10 @@ class TermReader:
         own: dict[str, Any] = {
             name: dot.attributes[name] for name in _PRECISION if name in dot.attributes
         }
+        # A plan may exchange the sides of a dot.
+        sides = record_of(own, "operand_precision", tuple)
+        if "operand_precision" in own and len(set(sides or ())) != 1:
+            return False
         if self.precision is None:
             self.precision = own
         return self.precision == own

@@ -318,6 +318,81 @@ def test_fuel_counts_clusters() -> None:
     assert flops(given) == 2 * N**3 + 2 * N**2 + 4 * N**2
 
 
+def test_dots_keep_their_precision() -> None:
+    """Of two that multiply the same matrices, neither becomes the other."""
+    high, highest = (f"operand_precision={{{word},{word}}}" for word in ("high", "highest"))
+    body = f"""p = {MATRIX} dot(a, b), {PRODUCT}, {high}
+    q = {MATRIX} dot(a, b), {PRODUCT}, {highest}
+    x = {VECTOR} dot(p, c), {PRODUCT}, {high}
+    y = {VECTOR} dot(q, c), {PRODUCT}, {highest}
+    ROOT r = ({VECTOR}, {VECTOR}) tuple(x, y)"""
+    given = hloopt.parse(module(body, MATRIX, MATRIX, VECTOR), "m")
+    assert LinearAlgebra(reassociate=True).run(given, PassLog())
+    hloopt.verify(given)
+    for root, word in zip(given.entry.root.operands, ("high,", "highest,"), strict=True):
+        for dot in (root, *(one for one in root.operands if one.opcode == "dot")):
+            assert word in str(dot.attributes["operand_precision"])
+
+
+def test_sides_of_different_precision_are_not_exchanged() -> None:
+    mixed = "operand_precision={highest,default}"
+    body = f"""ab = {MATRIX} dot(a, b), {PRODUCT}, {mixed}
+    ROOT r = {VECTOR} dot(ab, c), {PRODUCT}, {mixed}"""
+    given = hloopt.parse(module(body, MATRIX, MATRIX, VECTOR), "m")
+    assert not LinearAlgebra(reassociate=True).run(given, PassLog())
+
+
+def test_a_part_of_computed_start_and_one_of_steps_stay_two() -> None:
+    """The start is planned, too, and is another instruction afterwards."""
+    body = """i = s32[12] dot(c, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    start = s32[] dot(i, d), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+    zero = s32[] constant(0)
+    ab = s32[12,12] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    rows = s32[2,12] dynamic-slice(ab, start, zero), dynamic_slice_sizes={2,12}
+    ROOT r = s32[2,4] slice(rows), slice={[0:2], [1:12:3]}"""
+    square = "s32[12,12]"
+    text = module(body, square, square, square, "s32[12]", element="s32")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "gains", lambda self, uses: True)
+        _same_bits(hloopt.parse(text, "m"))
+
+
+@pytest.mark.parametrize("reassociate", [False, True])
+def test_what_is_read_again_and_again_has_a_budget(reassociate: bool) -> None:
+    """A value that is added to itself 60 times over, and positions behind 3,000 conversions."""
+    sums = "\n".join(f"v{at + 1} = {MATRIX} add(v{at}, v{at})" for at in range(60))
+    positions = f"s32[{N},{N}]"
+    views = "\n".join(f"i{at + 1}x = {positions} convert(i{at}x)" for at in range(3000))
+    body = f"""two = f32[] constant(2)
+    zero = f32[] constant(0)
+    v0 = {MATRIX} broadcast(two), dimensions={{}}
+    {sums}
+    i0x = {positions} iota(), iota_dimension=0
+    j = {positions} iota(), iota_dimension=1
+    {views}
+    mask = pred[{N},{N}] compare(i3000x, j), direction=EQ
+    zeros = {MATRIX} broadcast(zero), dimensions={{}}
+    s = {MATRIX} select(mask, a, zeros)
+    p = {MATRIX} dot(v60, s), {PRODUCT}
+    ROOT r = {MATRIX} dot(p, a), {PRODUCT}"""
+    given = hloopt.parse(module(body, MATRIX), "m")
+    LinearAlgebra(reassociate=reassociate).run(given, PassLog())
+    hloopt.verify(given)
+
+
+def test_many_products_with_a_common_factor() -> None:
+    count = 30
+    products = "\n".join(
+        f"d{at} = {MATRIX} dot(a, {'bcdefgh'[at % 7]}), {PRODUCT}\n"
+        + (f"t{at} = {MATRIX} add({f't{at - 1}' if at > 1 else 'd0'}, d{at})" if at else "")
+        for at in range(count)
+    )
+    body = f"{products}\nROOT r = {MATRIX} negate(t{count - 1})"
+    given = hloopt.parse(module(body, *[MATRIX] * 8), "m")
+    assert LinearAlgebra(reassociate=True).run(given, PassLog())
+    assert flops(given) == 2 * N**3
+
+
 class Expression:
     """A random module of integers: dots, sums, products and views of a few matrices and vectors."""
 
