@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from hloopt.analysis.effects import Effects
 from hloopt.dataclass import dataclass
 from hloopt.findings.finding import FindingRemedy, ReducedDot
 from hloopt.findings.trials import FindingCandidate, Subject
@@ -226,8 +227,10 @@ def orders(subject: Subject) -> Iterator[FindingCandidate]:
     """Those that the pass ``linear-algebra`` writes anew, all of a computation together."""
     target = subject.planner.predictor.target
     algebra = LinearAlgebra(reassociate=True, target=target.name)
+    effects = Effects(subject.module)
     for computation in open_computations(subject.module):
-        plans = [plan for cluster in clusters(computation, target) if (plan := cluster.plan())]
+        found = clusters(computation, target, effects)
+        plans = [plan for cluster in found if (plan := cluster.plan())]
         if not plans:
             continue
         sites = tuple(value.root for plan in plans for value in plan.cluster.values)
@@ -250,4 +253,4 @@ def orders(subject: Subject) -> Iterator[FindingCandidate]:
 
 
 def _written_anew(module: Module, places: Sequence[Instruction], algebra: LinearAlgebra) -> bool:
-    return algebra.run_on(places[0].home, PassLog())
+    return algebra.run_on(places[0].home, Effects(module), PassLog())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
+from hloopt.analysis.effects import Effects
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import open_computations
@@ -39,7 +40,10 @@ class LinearAlgebra(Pass):
     Values that share products are planned together, and a product that several need is computed once.  Sums
     are multiplied out only where that leaves a quarter of the flops or less.  Integers wrap, so that every
     form has the same bits; floats are rounded in another order, which needs ``fast_math`` or ``reassociate``;
-    a zero beside a diagonal gives 0 then where an infinity or NaN meets it, too.
+    a zero beside a diagonal gives 0 then where an infinity or NaN meets it, too.  In the body of a loop what is
+    the same in each iteration counts once, for ``while-invariant-motion`` can move it out:
+
+        dot(dot(x, A), B)            =>  dot(x, dot(A, B))
 
     fast_math    whether to take floats as well, whose sums round otherwise then
     reassociate  the same, for this pass alone: no other has the option
@@ -68,23 +72,24 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Plan each computation, again where something was written: that may open more."""
         changed = False
+        effects = Effects(module)
         for computation in open_computations(module):
-            changed |= self.run_on(computation, log)
+            changed |= self.run_on(computation, effects, log)
         return changed
 
-    def run_on(self, computation: Computation, log: PassLog) -> bool:
+    def run_on(self, computation: Computation, effects: Effects, log: PassLog) -> bool:
         """Plan the clusters of one computation; whether any was written anew."""
         rounds = 0
-        while rounds < _ROUNDS and self._all(computation, log):
+        while rounds < _ROUNDS and self._all(computation, effects, log):
             rounds += 1
         return rounds > 0
 
-    def _all(self, computation: Computation, log: PassLog) -> bool:
+    def _all(self, computation: Computation, effects: Effects, log: PassLog) -> bool:
         changed = False
         replaced: dict[Instruction, Instruction] = {}
         looks_at_floats = self.fast_math or self.reassociate or "missed" in log.kinds
         kinds = KINDS if looks_at_floats else KINDS - {"float"}
-        for cluster in clusters(computation, find_target(self.target), kinds):
+        for cluster in clusters(computation, find_target(self.target), effects, kinds):
             if not log.allows():
                 break
             # What an earlier cluster no longer reads may be gone.

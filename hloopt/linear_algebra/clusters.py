@@ -11,16 +11,21 @@ from typing import Final
 
 from ml_dtypes import finfo
 
+from hloopt.analysis.effects import Effects
+from hloopt.analysis.trip_count import counted_iterations
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.building import PlanWriter
 from hloopt.linear_algebra.masks import is_summing
-from hloopt.linear_algebra.nodes import AlgebraPrices, PlanNodes, Use
+from hloopt.linear_algebra.nodes import ONCE, AlgebraPrices, Iterations, PlanNodes, Use
 from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, seconds
 from hloopt.linear_algebra.products import Addends, merged, settled
 from hloopt.linear_algebra.reading import ARITHMETIC, TermReader, dotted_of, is_result, takes
 from hloopt.linear_algebra.terms import Factor, IndexAxes, IndexSpace, Sum, TensorTerm
 from hloopt.ops.traits import INDEXING, REARRANGING
+from hloopt.passes.loops.carried import growth_obstacle
+from hloopt.passes.loops.invariant_motion import InvariantSearch, WhileInvariantMotion
+from hloopt.rewrite import PassLog
 from hloopt.targets import Target
 from hloopt.types import DotDims, DType
 
@@ -70,7 +75,8 @@ def _factors(terms: Iterable[TensorTerm]) -> Iterator[Factor]:
 class Cluster:
     """Values with common products, of one element type and precision.
 
-    What is read ``elsewhere``, too, is computed in any case, and saves nothing.
+    What is read ``elsewhere``, too, is computed in any case, and saves nothing.  In a loop all counts through
+    its ``iterations``, so that what they share may become cheaper than what each computes.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class Cluster:
         space: IndexSpace,
         target: Target,
         elsewhere: AbstractSet[Instruction] = frozenset(),
+        iterations: Iterations = ONCE,
     ) -> None:
         self.values = tuple(values)
         self._elsewhere = elsewhere
@@ -86,6 +93,7 @@ class Cluster:
         self.dtype: DType = values[0].root.array.dtype
         self.prices = AlgebraPrices(target, self.dtype)
         self.target = target
+        self.iterations = iterations
 
     @cached_property
     def read(self) -> tuple[Instruction, ...]:
@@ -95,7 +103,7 @@ class Cluster:
 
     def plan(self) -> ClusterPlan | None:
         """A plan that takes less than what is there; None without one."""
-        nodes = PlanNodes(self.space, self.prices)
+        nodes = PlanNodes(self.space, self.prices, self.iterations)
         planner = ClusterPlanner(nodes)
         found: list[Addends] = []
         for value in self.values:
@@ -111,7 +119,7 @@ class Cluster:
         made = [next(rest) if one.products else None for one in found]
         gain = (
             f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target.name}, "
-            f"{work[0]:.3g} => {work[1]:.3g} flops{self._error(uses)}"
+            f"{work[0]:.3g} => {work[1]:.3g} flops{self.iterations.words}{self._error(uses)}"
         )
         was_cut = planner.is_spent or any(value.reader.was_cut for value in self.values)
         return ClusterPlan(self, made, gain, work, was_cut)
@@ -120,8 +128,9 @@ class Cluster:
         """Whether a plan takes less time, by products and sums, with no more flops."""
         if seconds(uses) >= self._seconds() * _LEAST or flops(uses) > self._flops():
             return False
-        least = sum(map(self._launched, self.read))
-        return launched(uses) < max(least - self.prices.launch / 2, least * _LEAST)
+        least = sum(self._launched(one) * self.iterations.times(one) for one in self.read)
+        less = self.prices.launch / 2 * self.iterations.count
+        return launched(uses) < max(least - less, least * _LEAST)
 
     def _error(self, uses: Sequence[Use]) -> str:
         """How far off rounding may put a float, beside the sum of the absolute values of its terms.
@@ -139,7 +148,10 @@ class Cluster:
         return f", error at most {error / (1 - error):.2g} of its absolute terms"
 
     def _seconds(self) -> float:
-        return sum(self._launched(one) + self._elementwise(one) for one in self.read)
+        return sum(
+            (self._launched(one) + self._elementwise(one)) * self.iterations.times(one)
+            for one in self.read
+        )
 
     def _launched(self, one: Instruction) -> float:
         """Of a dot or a sum."""
@@ -154,14 +166,15 @@ class Cluster:
         return 0.0
 
     def _flops(self) -> int:
-        return sum(
-            2 * _multiply_adds(one)
-            if one.opcode == "dot"
-            else one.operands[0].array.elements
-            if one.opcode == "reduce"
-            else one.array.elements * (one.opcode in ARITHMETIC)
-            for one in self.read
-        )
+        return sum(_flops(one) * self.iterations.times(one) for one in self.read)
+
+
+def _flops(one: Instruction) -> int:
+    if one.opcode == "dot":
+        return 2 * _multiply_adds(one)
+    if one.opcode == "reduce":
+        return one.operands[0].array.elements
+    return one.array.elements if one.opcode in ARITHMETIC else 0
 
 
 def _multiply_adds(dot: Instruction) -> int:
@@ -197,13 +210,14 @@ class ClusterPlan:
 
 
 def clusters(
-    computation: Computation, target: Target, kinds: AbstractSet[str] = KINDS
+    computation: Computation, target: Target, effects: Effects, kinds: AbstractSet[str] = KINDS
 ) -> Iterator[Cluster]:
     """The clusters of a computation that may gain, each with its values in the order of the computation.
 
-    ``kinds`` are those of the element types that are looked at.
+    ``kinds`` are those of the element types that are looked at, ``effects`` those of the module.
     """
     dotted = dotted_of(computation)
+    iterations = _iterations(computation, effects) if dotted else ONCE
     space = IndexSpace()
     values = _values(computation, dotted, space, kinds)
     reads = Counter(one for value in values for one in value.reader.read)
@@ -214,7 +228,7 @@ def clusters(
             part = group[begin : begin + _MOST_VALUES]
             own = Counter(one for value in part for one in value.reader.read)
             elsewhere = frozenset(one for one, count in own.items() if reads[one] > count)
-            yield Cluster(part, space, target, elsewhere)
+            yield Cluster(part, space, target, elsewhere, iterations)
 
 
 def _values(
@@ -241,6 +255,21 @@ def _values(
         ]
     read = [value for value in found.values() if value.reader.read]
     return sorted(read, key=lambda value: order[value.root])
+
+
+def _iterations(computation: Computation, effects: Effects) -> Iterations:
+    """The iterations of the one loop whose body this is; once where it is not, or nothing can leave it."""
+    loops = list(computation.callers)
+    if len(loops) != 1 or loops[0].opcode != "while" or loops[0].body is not computation:
+        return ONCE
+    (loop,) = loops
+    count = counted_iterations(loop).count
+    if count < 2 or growth_obstacle(loop):
+        return ONCE
+    motion = WhileInvariantMotion(constants=True, reshapes=True)
+    return Iterations(
+        count, InvariantSearch(motion, loop, "body", effects, PassLog()).invariant.keys()
+    )
 
 
 def _is_plain(value: ClusterValue, space: IndexSpace) -> bool:

@@ -14,7 +14,17 @@ from hloopt.linear_algebra.terms import Coefficient, IndexAxes, IndexAxis, Index
 from hloopt.targets import Target
 from hloopt.types import DType
 
-__all__ = ["AlgebraPrices", "Cut", "PlanNode", "PlanNodeKind", "PlanNodes", "Use", "is_elementwise"]
+__all__ = [
+    "ONCE",
+    "AlgebraPrices",
+    "Cut",
+    "Iterations",
+    "PlanNode",
+    "PlanNodeKind",
+    "PlanNodes",
+    "Use",
+    "is_elementwise",
+]
 
 PlanNodeKind: TypeAlias = Literal["leaf", "one", "identity", "reduce", "contract", "sum"]
 Cut: TypeAlias = "tuple[int | Instruction, int, int]"
@@ -22,6 +32,30 @@ Cut: TypeAlias = "tuple[int | Instruction, int, int]"
 
 _HOST_STEP: Final = 2e-7
 """Seconds of a kernel besides its work, where a launch is a call of a function."""
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """A computation runs ``count`` times, in which its ``invariant`` instructions are the same."""
+
+    count: int = 1
+    invariant: AbstractSet[Instruction] = frozenset()
+
+    def times(self, instruction: Instruction) -> int:
+        """How often an instruction has to be computed."""
+        return 1 if instruction in self.invariant else self.count
+
+    def all_invariant(self, instructions: Iterable[Instruction]) -> bool:
+        """Whether all of them are the same in each iteration."""
+        return all(one in self.invariant for one in instructions)
+
+    @property
+    def words(self) -> str:
+        """For remarks; empty outside of loops."""
+        return f" in {self.count:,} iterations" if self.count > 1 else ""
+
+
+ONCE: Final = Iterations()
 
 
 class AlgebraPrices:
@@ -72,6 +106,9 @@ class PlanNode:
     value       of a leaf: each dimension is cut (``cuts``), then read by so many indices (``lengths``)
     seconds     of making it of its parts, and ``flops`` of that
     roundings   how often what an element is made of is rounded, at most
+    invariant   whether it is the same in each iteration of the loop around it
+
+    A node that is invariant counts once, any other one in each iteration.
     """
 
     number: int
@@ -86,6 +123,7 @@ class PlanNode:
     seconds: float = 0.0
     flops: int = 0
     roundings: int = 0
+    invariant: bool = True
 
     @property
     def is_launched(self) -> bool:
@@ -128,9 +166,12 @@ _Key: TypeAlias = tuple[object, ...]
 class PlanNodes:
     """The nodes of one cluster; made again they are the same."""
 
-    def __init__(self, space: IndexSpace, prices: AlgebraPrices) -> None:
+    def __init__(
+        self, space: IndexSpace, prices: AlgebraPrices, iterations: Iterations = ONCE
+    ) -> None:
         self.space = space
         self.prices = prices
+        self._iterations = iterations
         self._made: dict[_Key, PlanNode] = {}
 
     def leaf(self, value: Instruction, axes: IndexAxes) -> Use:
@@ -156,6 +197,9 @@ class PlanNodes:
         node = self._made.get(key)
         if node is None:
             elements = prod(sizes) if any(cuts) else 0
+            starts = (cut[0] for taken in cuts for cut in taken)
+            read = (value, *(one for one in starts if isinstance(one, Instruction)))
+            times = max(map(self._iterations.times, read))
             made = PlanNode(
                 len(self._made),
                 "leaf",
@@ -163,7 +207,8 @@ class PlanNodes:
                 value=value,
                 cuts=cuts,
                 lengths=lengths,
-                seconds=self.prices.elementwise(elements) if elements else 0.0,
+                seconds=times * self.prices.elementwise(elements) if elements else 0.0,
+                invariant=self._iterations.all_invariant(read),
             )
             node = self._kept(key, made)
         return Use(node, names)
@@ -231,6 +276,8 @@ class PlanNodes:
             roundings = max(part.node.roundings for part in parts)
             if kind == "contract":
                 roundings = sum(part.node.roundings for part in parts)
+            invariant = all(part.node.invariant for part in parts)
+            times = 1 if invariant else self._iterations.count
             node = self._kept(
                 key,
                 PlanNode(
@@ -240,9 +287,10 @@ class PlanNodes:
                     parts,
                     places,
                     weights,
-                    seconds=seconds,
-                    flops=flops,
+                    seconds=times * seconds,
+                    flops=times * flops,
                     roundings=roundings + more,
+                    invariant=invariant,
                 ),
             )
         return Use(node, outer)

@@ -16,7 +16,7 @@ from hloopt.passes.loops.carried import CarriedState, growth_obstacle, remove_un
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Shape, leaves
 
-__all__ = ["WhileInvariantMotion"]
+__all__ = ["InvariantSearch", "WhileInvariantMotion"]
 
 _STEP = "move work out of a loop"
 _ARRANGING = REARRANGING - {"slice"} | {"iota"}
@@ -93,7 +93,7 @@ ENTRY main {
             return False
         changed = False
         for name in ("body", "condition"):
-            if not _Search(self, loop, name, effects, log).leaving():
+            if not InvariantSearch(self, loop, name, effects, log).leaving():
                 continue
             reason = growth_obstacle(loop)
             if reason:
@@ -102,7 +102,7 @@ ENTRY main {
             if not log.allows():
                 break
             carried = CarriedState(loop)
-            search = _Search(self, loop, name, effects, PassLog())
+            search = InvariantSearch(self, loop, name, effects, PassLog())
             chosen: list[Instruction] = []
             for value in search.leaving():
                 if not log.allows():
@@ -130,7 +130,7 @@ ENTRY main {
         return instruction.opcode not in TUPLES
 
 
-class _Search:
+class InvariantSearch:
     """What is invariant in the body or the condition of a loop, and what of it moves."""
 
     def __init__(
@@ -244,7 +244,7 @@ class _Search:
         own_fusion_bodies(mapped.values())
 
 
-def _made_of(values: list[Instruction], search: _Search) -> dict[Instruction, None]:
+def _made_of(values: list[Instruction], search: InvariantSearch) -> dict[Instruction, None]:
     found, pending = dict.fromkeys(values), list(values)
     while pending:
         for operand in pending.pop().operands:
