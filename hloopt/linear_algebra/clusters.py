@@ -114,7 +114,7 @@ class Cluster:
         if not self.gains(uses):
             return None
         before, after = self._seconds(), seconds(uses)
-        work = (self._flops(), flops(uses))
+        work = (self.flops, flops(uses))
         rest = iter(uses)
         made = [next(rest) if one.products else None for one in found]
         gain = (
@@ -126,7 +126,7 @@ class Cluster:
 
     def gains(self, uses: Sequence[Use]) -> bool:
         """Whether a plan takes less time, by products and sums, with no more flops."""
-        if seconds(uses) >= self._seconds() * _LEAST or flops(uses) > self._flops():
+        if seconds(uses) >= self._seconds() * _LEAST or flops(uses) > self.flops:
             return False
         least = sum(self._launched(one) * self.iterations.times(one) for one in self.read)
         less = self.prices.launch / 2 * self.iterations.count
@@ -165,7 +165,9 @@ class Cluster:
             return self.prices.elementwise(one.array.elements)
         return 0.0
 
-    def _flops(self) -> int:
+    @property
+    def flops(self) -> int:
+        """What is there computes."""
         return sum(_flops(one) * self.iterations.times(one) for one in self.read)
 
 

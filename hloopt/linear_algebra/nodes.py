@@ -245,6 +245,11 @@ class PlanNodes:
         """A sum with coefficients; what a part lacks it is repeated along."""
         if len(uses) == 1 and weights[0] == 1 and set(uses[0].names) == set(kept):
             return uses[0]
+        common = abs(weights[0])
+        if len(uses) > 1 and common != 1 and all(abs(weight) == common for weight in weights):
+            # Added first, then multiplied once.
+            total = self.summed(uses, [int(weight / common) for weight in weights], kept)
+            return self.summed([total], [common], kept)
         pairs = sorted(
             zip(uses, weights, strict=True),
             key=lambda pair: (pair[0].node.number, pair[0].names, pair[1]),

@@ -7,7 +7,7 @@ of sums, one law after the other is applied as long as the plan becomes cheaper.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import Final
@@ -18,6 +18,7 @@ from hloopt.linear_algebra.products import (
     Addends,
     Factors,
     WeightedProduct,
+    connected,
     distributed,
     factored,
     glued,
@@ -68,6 +69,15 @@ class _Planned:
     use: Use
 
 
+@dataclass(frozen=True)
+class _Form:
+    """A way to write a sum, with what its plan takes."""
+
+    value: Addends
+    seconds: float
+    flops: int
+
+
 class ClusterPlanner:
     """Plans the values of one cluster over its nodes."""
 
@@ -76,6 +86,7 @@ class ClusterPlanner:
         self.paid: set[PlanNode] = set()
         self.seen: Counter[PlanNode] = Counter()
         self._left = _MOST_PAIRS
+        self._tries = 0
         self._within: set[PlanNode] = set()
         self._known: dict[
             tuple[Factors, frozenset[TensorIndex]], tuple[Use, frozenset[PlanNode]]
@@ -110,29 +121,45 @@ class ClusterPlanner:
     def rewritten(self, value: Addends) -> Addends:
         """The cheapest form that the laws of distribution lead to, one step at a time."""
         value = self._inner(value)
-        tried = 0
-        best = self.sum(value)
-        least, work = seconds([best]), flops([best])
-        while tried < _MOST_TRIED and not self.is_spent:
-            forms = [(form, False) for form in factored(value.products, self.nodes.space)]
-            forms += [(form, False) for form in glued(value.products, self.nodes)]
-            forms += [(form, True) for form in distributed(value.products, self.nodes.space)]
-            better: Addends | None = None
-            for form, is_distributed in forms[: _MOST_TRIED - tried]:
-                if self.is_spent:
-                    break
-                tried += 1
-                made = Addends(form, value.names)
-                use = self.sum(made)
-                cost, count = seconds([use]), flops([use])
-                if is_distributed and count * _DISTRIBUTED > work:
-                    continue
-                if cost < least:
-                    better, least, work = made, cost, count
-            if better is None:
-                break
-            value = better
+        self._tries = _MOST_TRIED
+        use = self.sum(value)
+        best: _Form | None = _Form(value, seconds([use]), flops([use]))
+        while best is not None:
+            value, form = best.value, best
+            best = (
+                self._cheapest(self._rearranged(value), form, form.flops)
+                or self._cheapest(self._multiplied_out(value), form, form.flops // _DISTRIBUTED)
+                or self._cheapest(self._and_factored(value), form, form.flops // _DISTRIBUTED)
+            )
         return value
+
+    def _cheapest(
+        self, forms: Iterable[tuple[WeightedProduct, ...]], known: _Form, most_flops: int
+    ) -> _Form | None:
+        """The cheapest of the forms, with at most so many flops; None where ``known`` is cheaper than all."""
+        best: _Form | None = None
+        for products in forms:
+            if self._tries <= 0 or self.is_spent:
+                break
+            self._tries -= 1
+            value = Addends(products, known.value.names)
+            use = self.sum(value)
+            form = _Form(value, seconds([use]), flops([use]))
+            if form.flops <= most_flops and form.seconds < (best or known).seconds:
+                best = form
+        return best
+
+    def _rearranged(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
+        yield from factored(value.products, self.nodes.space)
+        yield from glued(value.products, self.nodes)
+
+    def _multiplied_out(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
+        return distributed(value.products, self.nodes.space)
+
+    def _and_factored(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
+        """What was multiplied out with a common factor taken out of it: ``A (A B + B)`` is ``(A A + A) B``."""
+        for form in self._multiplied_out(value):
+            yield from factored(form, self.nodes.space)
 
     def _inner(self, value: Addends) -> Addends:
         """With the sums within it in their cheapest forms."""
@@ -197,7 +224,7 @@ class ClusterPlanner:
 
     def _ordered(self, uses: Sequence[Use], kept: AbstractSet[TensorIndex]) -> Use:
         """The product of factors with indices, by the best order found."""
-        pieces = [self._piece(group, kept) for group in _components(uses)]
+        pieces = [self._piece(group, kept) for group in connected(uses)]
         pieces.sort(key=lambda use: use.node.elements)
         while len(pieces) > 1:
             one, other = pieces.pop(0), pieces.pop(0)
@@ -269,19 +296,6 @@ def _alike(uses: Sequence[Use], nodes: PlanNodes) -> list[Use]:
         known = found.get(names)
         found[names] = use if known is None else nodes.contracted(known, use, names)
     return list(found.values())
-
-
-def _components(uses: Sequence[Use]) -> list[list[Use]]:
-    """Factors that are connected by shared indices."""
-    groups: list[tuple[set[TensorIndex], list[Use]]] = []
-    for use in uses:
-        names, members = set(use.names), [use]
-        for group in [group for group in groups if group[0] & names]:
-            names |= group[0]
-            members = group[1] + members
-            groups.remove(group)
-        groups.append((names, members))
-    return [members for _, members in groups]
 
 
 def _connected(uses: Sequence[Use]) -> list[int] | None:

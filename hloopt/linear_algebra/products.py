@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -22,6 +22,7 @@ __all__ = [
     "Addends",
     "Factors",
     "WeightedProduct",
+    "connected",
     "distributed",
     "factored",
     "glued",
@@ -65,6 +66,7 @@ class Addends:
 
 
 Factors: TypeAlias = "tuple[Use | Addends, ...]"
+_Named = TypeVar("_Named", bound="Use | Addends")
 
 
 def _renamed(factor: Use | Addends, names: Mapping[TensorIndex, TensorIndex]) -> Use | Addends:
@@ -129,18 +131,69 @@ def _without_identities(product: WeightedProduct, space: IndexSpace) -> Weighted
 def distributed(
     products: Sequence[WeightedProduct], space: IndexSpace
 ) -> Iterator[tuple[WeightedProduct, ...]]:
-    """Each form in which one factor that is a sum has been multiplied out."""
+    """Each form in which a sum was multiplied out: with all factors or some, whole or partly."""
     for at, product in enumerate(products):
         for factor in product.factors:
             # A square that is multiplied out cancels: (x - y)^2 is never x^2 - 2xy + y^2.
             if isinstance(factor, Addends) and product.factors.count(factor) == 1:
-                rest = tuple(found for found in product.factors if found is not factor)
-                outer = WeightedProduct(product.weight, rest, product.summed)
-                yield (
-                    *products[:at],
-                    *(_times(outer, inner.fresh(space), space) for inner in factor.products),
-                    *products[at + 1 :],
-                )
+                for form in _multiplied_out(product, factor, space):
+                    yield (*products[:at], *form, *products[at + 1 :])
+
+
+def _multiplied_out(
+    product: WeightedProduct, factor: Addends, space: IndexSpace
+) -> Iterator[tuple[WeightedProduct, ...]]:
+    rest = tuple(found for found in product.factors if found is not factor)
+    outer = replace(product, factors=rest)
+    yield tuple(_times(outer, inner.fresh(space), space) for inner in factor.products)
+    for near in _near(rest, factor):
+        yield (_absorbed(outer, factor, near, space),)
+    if len(factor.products) > 2:
+        for inner in factor.products:
+            others = addends([found for found in factor.products if found is not inner])
+            left = WeightedProduct(1, (others,), frozenset())
+            alone = _times(outer, inner.fresh(space), space).fresh(space)
+            yield _times(outer, left, space), alone
+
+
+def _near(rest: Factors, factor: Addends) -> Iterator[Factors]:
+    """Factors that share an index with a sum: one alone, or all that hang together without it; never all."""
+    for one in rest:
+        if len(rest) > 1 and set(one.names) & set(factor.names):
+            yield (one,)
+    groups = [
+        tuple(group) for group in connected(rest) if len(group) > 1 and len(group) < len(rest)
+    ]
+    yield from groups
+
+
+def _absorbed(
+    outer: WeightedProduct, factor: Addends, near: Factors, space: IndexSpace
+) -> WeightedProduct:
+    """Factors multiplied with each term of a sum beside them: ``A (B + C) x`` is ``A (B x + C x)``."""
+    rest = outer.factors
+    for one in near:
+        rest = _less(rest, one)
+    outside = {name for found in rest for name in found.names}
+    inside = {name for found in (factor, *near) for name in found.names}
+    own = frozenset(outer.summed & inside - outside)
+    inner = WeightedProduct(1, near, own)
+    terms = [_times(inner, term.fresh(space), space).fresh(space) for term in factor.products]
+    left = WeightedProduct(1, (addends(terms),), frozenset())
+    return _times(replace(outer, factors=rest, summed=outer.summed - own), left, space)
+
+
+def connected(uses: Iterable[_Named]) -> list[list[_Named]]:
+    """Factors in groups that share no index with each other."""
+    groups: list[tuple[set[TensorIndex], list[_Named]]] = []
+    for use in uses:
+        names, members = set(use.names), [use]
+        for group in [group for group in groups if group[0] & names]:
+            names |= group[0]
+            members = group[1] + members
+            groups.remove(group)
+        groups.append((names, members))
+    return [members for _, members in groups]
 
 
 def _times(outer: WeightedProduct, inner: WeightedProduct, space: IndexSpace) -> WeightedProduct:

@@ -11,10 +11,11 @@ import hloopt
 from hloopt.analysis.cost import instruction_cost
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.linear_algebra import LinearAlgebra
+from hloopt.linear_algebra import LinearAlgebra, planning
 from hloopt.linear_algebra.clusters import Cluster
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import PassLog, Pipeline
+from tests.oracle import saturation
 from tests.passes.proof import check, identical, inputs
 
 N = 1024
@@ -500,3 +501,13 @@ def test_any_plan_has_the_same_bits(seed: int, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_second_run_changes_nothing(seed: int) -> None:
     check(Expression(seed).text(), LinearAlgebra(target="host"), changes=None, draws=1)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_multiplying_out_keeps_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every form that has fewer flops, however little that gains."""
+    monkeypatch.setattr(Cluster, "gains", lambda self, uses: True)
+    monkeypatch.setattr(planning, "_DISTRIBUTED", 1)
+    monkeypatch.setattr(saturation, "SIZES", (1, 3, 4, 6))
+    text = saturation.expression(seed).text().replace("f32", "s32")
+    _same_bits(hloopt.parse(text, f"expression {seed}"))
