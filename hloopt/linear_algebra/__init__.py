@@ -79,12 +79,15 @@ ENTRY main {
 
     def run_on(self, computation: Computation, effects: Effects, log: PassLog) -> bool:
         """Plan the clusters of one computation; whether any was written anew."""
-        rounds = 0
-        while rounds < _ROUNDS and self._all(computation, effects, log):
+        rounds, settled = 0, set[object]()
+        while rounds < _ROUNDS and self._all(computation, effects, settled, log):
             rounds += 1
         return rounds > 0
 
-    def _all(self, computation: Computation, effects: Effects, log: PassLog) -> bool:
+    def _all(
+        self, computation: Computation, effects: Effects, settled: set[object], log: PassLog
+    ) -> bool:
+        """Plan those that are not ``settled``, to which those are added that have no better plan."""
         changed = False
         replaced: dict[Instruction, Instruction] = {}
         looks_at_floats = self.fast_math or self.reassociate or "missed" in log.kinds
@@ -95,7 +98,12 @@ ENTRY main {
             # What an earlier cluster no longer reads may be gone.
             if any(value.root.computation is None for value in cluster.values):
                 continue
-            changed |= self._one(cluster, replaced, log)
+            if cluster.contents in settled:
+                continue
+            if self._one(cluster, replaced, log):
+                changed = True
+            else:
+                settled.add(cluster.contents)
         return changed
 
     def _one(

@@ -101,6 +101,12 @@ class Cluster:
         found = dict.fromkeys(one for value in self.values for one in value.reader.read)
         return tuple(one for one in found if one not in self._elsewhere)
 
+    @cached_property
+    def contents(self) -> object:
+        """Equal for clusters that compute the same values by the same instructions from the same ones."""
+        leaves = tuple(leaf for value in self.values for leaf in value.leaves)
+        return (*(value.root for value in self.values), *self.read, *leaves)
+
     def plan(self) -> ClusterPlan | None:
         """A plan that takes less than what is there; None without one."""
         nodes = PlanNodes(self.space, self.prices, self.iterations)
