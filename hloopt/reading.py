@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +17,7 @@ from hloopt.errors import DeviceError, ParseError, UsageError
 from hloopt.ir import Module
 from hloopt.text.encoding import decode
 from hloopt.text.parser import parse_module
-from hloopt.types import DTYPES, Array
+from hloopt.types import DTYPES
 
 if TYPE_CHECKING:
     from hloopt.proto.snapshot import Snapshot
@@ -32,6 +31,7 @@ __all__ = [
     "decompressed",
     "form_of",
     "from_jax",
+    "is_dump",
     "is_model",
     "read",
     "read_content",
@@ -50,15 +50,11 @@ _MOST_LISTED: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A module and the name of what it was read from; ``snapshot`` where that holds arrays as well.
-
-    ``weights`` are arrays that belong to the module, by the numbers of parameters: those of a model directory.
-    """
+    """A module and the name of what it was read from; ``snapshot`` where that holds arrays as well."""
 
     name: str
     module: Module
     snapshot: Snapshot | None = None
-    weights: Mapping[int, Array] = field(default_factory=dict)
 
 
 def read(
@@ -167,12 +163,17 @@ def is_model(path: Path) -> bool:
     return is_model_directory(path)
 
 
+def is_dump(path: Path) -> bool:
+    """Whether a path is a directory, and not that of a model: a dump, whatever is in it."""
+    return path.is_dir() and not is_model(path)
+
+
 def read_model_of(folder: Path, sizes: Sizes | None = None) -> Input:
     """The module of a model directory with its weights; with a snapshot where it has examples of all inputs."""
     from hloopt.stablehlo.model_directory import read_model
 
     model = read_model(folder, sizes)
-    return Input(str(folder), model.module, model.snapshot, model.weights)
+    return Input(str(folder), model.module, model.snapshot)
 
 
 def read_content(

@@ -26,6 +26,7 @@ from hloopt.interpret.plugins import load
 from hloopt.prover.bisection import Bisection
 from hloopt.prover.dump_bisect import DumpBisect
 from hloopt.prover.stage_check import StageCheck
+from hloopt.reading import is_dump
 from hloopt.report.bisect import show_bisection
 from hloopt.report.console import product
 
@@ -125,7 +126,7 @@ def command(
     if XLA.given()["xla"]:
         rows, code = bisect_by_xla(path, every=every, as_json=as_json, show_all=show_all)
         end(ctx, rows, code)
-    if not Path(path).is_dir():
+    if not is_dump(Path(path)):
         rows, code = _bisect_file(ctx, path, check, check_seconds, show_all=show_all)
         end(ctx, rows, code)
     _check_dump_options(ctx)
@@ -157,7 +158,7 @@ def _only(
 
 def _check_eager(ctx: click.Context, path: str) -> None:
     """Raise ``UsageError`` for what has no meaning with ``--eager``: passes, commands, devices, tolerances."""
-    if Path(path).is_dir():
+    if is_dump(Path(path)):
         raise UsageError("--eager is for a module: give the file before_optimizations of the dump")
     others = ("check", "every", *XLA.names, *TOLERANCE.names, *EXECUTOR.names)
     _refuse(ctx, (*others, *PASSES.names, *KERNELS.names), "has no meaning with --eager")

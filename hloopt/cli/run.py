@@ -267,9 +267,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
 
     def step(found: Input) -> dict[str, Any]:
         with patience("running", found.name, lambda: str(runner.stage), alone=len(texts) == 1):
-            report = runner.run(
-                Task(found.module, found.name, found.snapshot, weights=found.weights)
-            )
+            report = runner.run(Task(found.module, found.name, found.snapshot))
         for target in custom_call_targets(found.module):
             unused.pop(target, None)
         for file, warning in report.warnings:

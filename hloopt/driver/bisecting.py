@@ -28,6 +28,7 @@ from hloopt.prover.executor import Executor
 from hloopt.prover.pipeline_bisect import PipelineSearch
 from hloopt.prover.stage_check import StageCheck
 from hloopt.prover.trials import TrialInputs, TrialOptions
+from hloopt.reading import is_dump
 from hloopt.rewrite import Pipeline
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.spelling import first_of
@@ -248,7 +249,7 @@ def bisect_module(
         options = replace(options, passes=passes)
     if device != "interpreter":
         options = replace(options, executor=replace(options.executor, device=device))
-    if isinstance(source, str | Path) and Path(source).is_dir():
+    if isinstance(source, str | Path) and is_dump(Path(source)):
         return _bisect_dump(str(source), options)
     task = read_task(source)
     with ExitStack() as stack:

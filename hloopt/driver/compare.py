@@ -20,6 +20,7 @@ from hloopt.prover.comparing import check_alike
 from hloopt.prover.executor import Executor
 from hloopt.prover.reordering import adapted
 from hloopt.prover.trials import TrialInputs, TrialOptions
+from hloopt.reading import is_dump
 from hloopt.report.diff_dumps import compare_dumps
 from hloopt.report.fusion_diff import compare_kernels
 from hloopt.report.log_differences import LogsCompared
@@ -87,7 +88,7 @@ def diff(
     if target is not None:
         predictor = Predictor(model_for(cost_model, find_target(target)))
     sides = given_modules(before), given_modules(after)
-    if any(path.is_dir() for path in paths):
+    if any(map(is_dump, paths)):
         return compare_dumps(*sides, predictor)
     return compare_kernels(sides[0][0].module, sides[1][0].module, predictor)
 

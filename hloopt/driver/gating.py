@@ -12,7 +12,7 @@ from hloopt.driver.run import read_task
 from hloopt.dumps import pick, read_dump
 from hloopt.errors import UsageError
 from hloopt.ir import Module
-from hloopt.reading import is_model
+from hloopt.reading import is_dump
 from hloopt.report.gate import parse_gates
 from hloopt.report.gated import GateReport
 from hloopt.report.gating import gate_modules
@@ -63,7 +63,7 @@ def _given(modules: _Modules) -> list[GivenModule]:
     found: list[GivenModule] = []
     for one in modules:
         paths: Sequence[Module | str | Path] = [one]
-        if not isinstance(one, Module) and Path(one).is_dir() and not is_model(Path(one)):
+        if not isinstance(one, Module) and is_dump(Path(one)):
             stages = pick(read_dump(Path(one)), None, GATED_STAGES)
             paths = [stage.paths()[0] for _, stage in stages]
         found += [GivenModule(task.name, task.module) for task in map(read_task, paths)]

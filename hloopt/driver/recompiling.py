@@ -11,7 +11,7 @@ from hloopt.dumps import DumpModule, parse_name, pick, read_dump
 from hloopt.dumps.beside import Beside, beside
 from hloopt.errors import UsageError
 from hloopt.ir import Module
-from hloopt.reading import read_file
+from hloopt.reading import is_dump, read_file
 from hloopt.report.module_pairs import GivenModule, match_modules
 from hloopt.report.recompilation import CompiledFunction, RecompiledFunctions, RecompiledPairs
 from hloopt.verifier import verify_module
@@ -86,7 +86,7 @@ def perhaps_again(names: Sequence[str]) -> list[int]:
 
 def files_of(source: Path) -> list[tuple[Path, Path | None]]:
     """A file; of a dump directory that of each module before optimisation, with one that has all values."""
-    if not source.is_dir():
+    if not is_dump(source):
         return [(source, None)]
     try:
         return [stage.paths() for _, stage in pick(read_dump(source), None, ())]
@@ -117,7 +117,7 @@ def why_recompiled(
     """What ``hloopt diff --why-recompile`` finds; without ``after`` in one dump directory."""
     known = Compilations()
     if after is None:
-        if isinstance(before, Module) or not Path(before).is_dir():
+        if isinstance(before, Module) or not is_dump(Path(before)):
             raise UsageError(
                 "one module alone was not compiled again: give two, or a dump directory"
             )

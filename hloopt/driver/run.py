@@ -43,6 +43,7 @@ from hloopt.runtime.inputs import (
     load_host,
     named_arrays,
     npz,
+    origin_of,
 )
 from hloopt.runtime.program import NumpyOptions
 from hloopt.runtime.timing import measure_in_turn
@@ -87,7 +88,6 @@ class Task:
     """A module to run; ``name`` is the file's, ``snapshot`` what it was read from.
 
     ``inputs`` and ``expected`` are arrays, the same for each participant, where no options name files of them.
-    ``weights`` take the place of what would be made from a seed, by the numbers of inputs.
     """
 
     module: Module
@@ -95,7 +95,6 @@ class Task:
     snapshot: Snapshot | None = None
     inputs: Sequence[Any] | None = None
     expected: Sequence[Any] | None = None
-    weights: Mapping[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -273,16 +272,13 @@ class Runner:
         """The inputs of each participant and where they come from."""
         path, seed = self.options.inputs, self.options.seed
         if path:
-            arrays = load_all_inputs(Path(path), task.module, prod(counts), task.weights)
+            arrays = load_all_inputs(Path(path), task.module, prod(counts))
             return arrays, path
         if task.inputs is not None:
             return [list(task.inputs) for _ in range(prod(counts))], "given"
         if task.snapshot is None or seed is not None:
             made = generate_all(task.module, seed or 0, *counts)
-            for own in made:
-                for number, array in task.weights.items():
-                    own[number] = array
-            return made, f"seed {seed or 0}" + (", weights of the model" if task.weights else "")
+            return made, origin_of(task.module, f"seed {seed or 0}")
         if prod(counts) > 1:
             raise UsageError(
                 f"{task.name}: the snapshot has inputs of one participant, {prod(counts)} are "
@@ -431,7 +427,7 @@ def read_task(source: Module | str | Path) -> Task:
         return Task(source, source.name)
     found = read_file(Path(source))
     verify_module(found.module)
-    return Task(found.module, found.name, found.snapshot, weights=found.weights)
+    return Task(found.module, found.name, found.snapshot)
 
 
 def _close(*programs: Any) -> None:

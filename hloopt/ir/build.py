@@ -170,6 +170,7 @@ def clone_module(module: Module) -> Module:
     copy = Module(module.name, module.source)
     copy.attributes = dict(module.attributes)
     copy.stack_tables = module.stack_tables
+    copy.weights = module.weights
     copy._source_size = module._source_size
     mapped: dict[Computation, Computation] = {}
     for computation in callees_first(module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hloopt.display import Displayed
@@ -11,7 +11,7 @@ from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
 from hloopt.source import Source
 from hloopt.spelling import missing
-from hloopt.types import Metadata
+from hloopt.types import Array, Metadata
 
 __all__ = ["Module", "StackTables"]
 
@@ -52,7 +52,9 @@ class Module(Displayed):
 
     ``attributes`` holds the header's attributes by name (``is_scheduled``, ``input_output_alias`` ...);
     ``entry_computation_layout`` is kept there as a tuple (parameter shapes, result shape).
-    ``walk.callees_first`` gives the computations in the order of a text.
+    ``walk.callees_first`` gives the computations in the order of a text.  ``weights`` are arrays that belong to
+    it, by the numbers of the entry's parameters, such as those of a model's directory: no text has them, and
+    whatever makes inputs for a run takes them.
     """
 
     def __init__(self, name: str, source: Source | None = None) -> None:
@@ -61,6 +63,7 @@ class Module(Displayed):
         self.attributes: dict[str, Any] = {}
         self.stack_tables = StackTables()
         self.warnings: list[tuple[int, str]] = []
+        self.weights: Mapping[int, Array] = {}
         self.computations: dict[str, Computation] = {}
         self.entry: Computation
         self._source_size: int | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from hloopt.prover.xla_oracle import XlaOracle
 from hloopt.runtime.inputs import load_all_expected
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.spelling import first_of
+from hloopt.types import Array
 
 if TYPE_CHECKING:
     from hloopt.proto.snapshot import Snapshot
@@ -53,6 +55,7 @@ class DumpBisect:
                snapshot's, where nothing is said about inputs
     flags      ``XLA_FLAGS`` with which XLA is asked
     expect     a file or folder of such results
+    weights    of the module that was compiled into the dump, which has none
     search     what was examined, once it runs
     """
 
@@ -67,6 +70,7 @@ class DumpBisect:
     recorded: Arrays | None = None
     flags: str = ""
     expect: Path | None = None
+    weights: Mapping[int, Array] = field(default_factory=dict)
     search: StageSearch | None = None
     _asking: str = ""
 
@@ -95,6 +99,7 @@ class DumpBisect:
                 "--xla_dump_hlo_pass_re=.*"
             )
         module = read_stage(self.stages[0])
+        module.weights = self.weights
         is_whole = starts_whole(self.stages, module)
         search = self.search = StageSearch(
             self.stages,

@@ -12,7 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret import Host, participant_counts
 from hloopt.ir import Module
-from hloopt.runtime.inputs import generate_all, load_all_inputs, load_host, positions
+from hloopt.runtime.inputs import generate_all, load_all_inputs, load_host, origin_of, positions
 from hloopt.runtime.trial_inputs import SPREADS, Spread, spread_inputs
 from hloopt.spelling import nearest
 
@@ -74,7 +74,7 @@ def made(
     if trial.special:
         spread = special_class(trial.special)
         arrays = [spread_inputs(module, own, trial.seed, spread) for own in arrays]
-    return TrialInputs(arrays, counts, Host(seed=trial.seed), str(trial))
+    return TrialInputs(arrays, counts, Host(seed=trial.seed), origin_of(module, trial))
 
 
 def special_class(name: str) -> Spread:

@@ -68,5 +68,6 @@ class XlaBisect:
             self.every,
             recorded=compiled.results,
             flags=self.flags,
+            weights=self.module.weights,
         )
         return search.run()

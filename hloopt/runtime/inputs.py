@@ -10,7 +10,7 @@ Of several participants ``in_0`` is what all of them have, ``in_0.3`` what numbe
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -42,6 +42,7 @@ from hloopt.types import (
 __all__ = [
     "generate",
     "generate_all",
+    "keep_weights",
     "load_all_expected",
     "load_all_inputs",
     "load_expected",
@@ -49,6 +50,7 @@ __all__ = [
     "load_inputs",
     "named_arrays",
     "npz",
+    "origin_of",
     "positions",
     "stored",
     "stray",
@@ -86,12 +88,18 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
     """As ``generate``, for each participant; the inputs of participant 0 are those of a single one.
 
     Participants have different data but where the parameter says that they share it
-    (``runtime.sharing``): the stream of another one is ``[seed, number, participant]``.
+    (``runtime.sharing``): the stream of another one is ``[seed, number, participant]``.  ``module.weights``
+    take the place of what would be made.
     """
     found_roles, whole = roles(module), is_about_whole_arrays(module)
     found: list[list[Array]] = [[] for _ in range(replicas * partitions)]
+    weights = _weights(module)
     for number, parameter in enumerate(module.entry.parameters):
         places = list(positions(parameter.shape))
+        if (weight := weights.get(len(found[0]))) is not None:
+            for arrays in found:
+                arrays.append(weight)
+            continue
         keys = [
             key
             for key, leaf in zip(
@@ -111,6 +119,36 @@ def generate_all(module: Module, seed: int, replicas: int, partitions: int) -> l
         for participant, arrays in enumerate(found):
             arrays += (made[leaf[participant]][at] for at, leaf in enumerate(keys))
     return found
+
+
+def _weights(module: Module) -> dict[int, Array]:
+    """The module's weights by their places among the inputs, those that fit the parameters it has now."""
+    found: dict[int, Array] = {}
+    place = 0
+    for number, parameter in enumerate(module.entry.parameters):
+        array, shape = module.weights.get(number), parameter.shape
+        if (
+            array is not None
+            and isinstance(shape, ArrayShape)
+            and (shape.dims, shape.dtype.numpy) == (array.shape, array.dtype)
+        ):
+            found[place] = array
+        place += sum(1 for _ in positions(shape))
+    return found
+
+
+def keep_weights(module: Module, changed: Sequence[Array], inputs: Sequence[Array]) -> list[Array]:
+    """Changed inputs, but for the module's weights, which stay as they were in ``inputs``."""
+    kept = _weights(module)
+    return [
+        old if place in kept else new
+        for place, (new, old) in enumerate(zip(changed, inputs, strict=True))
+    ]
+
+
+def origin_of(module: Module, source: object) -> str:
+    """What inputs come from that were made by a seed or a trial, for people."""
+    return f"{source}, weights of the model" if _weights(module) else str(source)
 
 
 def stray(module: Module, inputs: list[Array], seed: int = 0) -> list[Array]:
@@ -180,16 +218,14 @@ def load_inputs(path: Path, module: Module) -> list[Array]:
     return load_all_inputs(path, module, 1)[0]
 
 
-def load_all_inputs(
-    path: Path, module: Module, participants: int, weights: Mapping[int, Array] | None = None
-) -> list[list[Array]]:
-    """As ``load_inputs``, for each participant.  ``weights``, by number, are taken for what is not there."""
+def load_all_inputs(path: Path, module: Module, participants: int) -> list[list[Array]]:
+    """As ``load_inputs``, for each participant.  ``module.weights`` are taken for what is not there."""
     wanted = [
         (f"parameter {parameter.name}", shape)
         for parameter in module.entry.parameters
         for shape in _arrays(parameter)
     ]
-    return _load(path, "in", wanted, participants, weights or {})
+    return _load(path, "in", wanted, participants, _weights(module))
 
 
 def load_expected(path: Path, module: Module) -> list[Array]:

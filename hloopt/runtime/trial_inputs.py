@@ -15,7 +15,7 @@ import numpy as np
 
 from hloopt.interpret.drawn import InputRole
 from hloopt.ir import Module
-from hloopt.runtime.inputs import generate, positions, stray
+from hloopt.runtime.inputs import generate, keep_weights, positions, stray
 from hloopt.runtime.roles import roles
 from hloopt.types import Array, DType, dtype
 
@@ -75,12 +75,13 @@ def spread_inputs(
 
     Indices (``runtime.roles``) are changed by ``stray`` only, integers that bound a loop or are random bits by
     no class.  Floats that a square root is taken of, and weights, get special values; matrices to be factored
-    stay as they are.  Equal arrays become equal ones.
+    stay as they are.  Equal arrays become equal ones.  What belongs to
+    the module (``Module.weights``) stays as it is.
     """
     if spread == "plain":
         return list(inputs)
     if spread == "stray":
-        return stray(module, list(inputs), seed)
+        return keep_weights(module, stray(module, list(inputs), seed), inputs)
     found_roles = roles(module)
     rng = np.random.default_rng([seed, [*TRIALS, *SPREADS].index(spread)])
     arrays = iter(inputs)
@@ -92,7 +93,7 @@ def spread_inputs(
                 change = _with_special if spread in _AMONG else _spread
                 array = change(rng, array, shape.dtype, spread)
             found.append(array)
-    return found
+    return keep_weights(module, found, inputs)
 
 
 def _is_free(role: InputRole, kind: DType, spread: Spread) -> bool:

@@ -116,7 +116,9 @@ def read_model(
             f"{folder}: {len(results)} results are listed, the module has {len(wanted)}"
         )
     found = [_array(path, shape, "a result") for path, shape in zip(results, wanted, strict=False)]
-    return Model(module, inputs, tuple(found))
+    model = Model(module, inputs, tuple(found))
+    module.weights = model.weights
+    return model
 
 
 _Entry = tuple[str, str, Path | None]

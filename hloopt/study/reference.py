@@ -24,6 +24,7 @@ from hloopt.runtime.inputs import (
     load_all_expected,
     load_all_inputs,
     load_host,
+    origin_of,
     stored,
 )
 from hloopt.runtime.judge import Judge
@@ -143,7 +144,10 @@ def reference(
         inputs, origin = [list(snapshot.inputs)], "snapshot"
         recorded = [list(snapshot.results)] if snapshot.results else None
     else:
-        inputs, origin = generate_all(module, seed or 0, *counts), f"seed {seed or 0}"
+        inputs, origin = (
+            generate_all(module, seed or 0, *counts),
+            origin_of(module, f"seed {seed or 0}"),
+        )
     found = StudyReference(counts, inputs, origin, host, recorded=recorded)
     if most_work is None:
         found.recorded, found.skipped = None, "not requested"

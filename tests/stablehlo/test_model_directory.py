@@ -12,6 +12,7 @@ import pytest
 
 import hloopt
 from hloopt.errors import FileError, UsageError
+from hloopt.prover.trials import Trial, made
 from hloopt.stablehlo.model_directory import ModelInput, read_model, write_model_directory
 from tests.helpers.support import invoke
 from tests.stablehlo.test_reading import needs_jaxlib
@@ -93,6 +94,25 @@ def test_inputs_without_an_example_are_made(tmp_path: Path) -> None:
         np.testing.assert_array_equal(results["out_0"], RESULT + 1)
     np.savez(given, in_2=BIAS)
     assert "given.npz: it has no in_1" in invoke(*words).stderr
+
+
+@needs_jaxlib
+def test_whatever_makes_inputs_takes_the_weights(tmp_path: Path) -> None:
+    """In each class of special values too; where a parameter has another shape by now, none is taken."""
+    folder = write(tmp_path / "model", None, ())
+    module = hloopt.optimize(hloopt.read(folder), "O2")
+    for special in ("", "wide", "nan"):
+        weight, x, bias = made(module, Trial(3, special)).arrays[0]
+        assert np.array_equal(weight, WEIGHT)
+        assert np.array_equal(bias, BIAS)
+        assert x.shape == X.shape
+    for words in (("compare", str(folder), str(folder)), ("bisect", str(folder), "-O2")):
+        assert "weights of the model" in invoke(*words, "--json").stdout, words
+    compiled = invoke("bisect", str(folder), "--xla", "--json")
+    assert compiled.exit_code == 0
+    assert "weights of the model" in compiled.stdout
+    module.weights = {0: BIAS, 7: WEIGHT}
+    assert made(module, Trial(3)).origin == "seed 3"
 
 
 @needs_jaxlib
