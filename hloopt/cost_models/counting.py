@@ -17,6 +17,7 @@ from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import same_layout, transpose_is_bitcast
 from hloopt.analysis.library_calls import convolution_flops, library_flops, result_bytes
 from hloopt.dataclass import dataclass
+from hloopt.interpret.regions import combiner
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import (
     ALIASES,
@@ -47,6 +48,9 @@ class OpCounting:
     bitcasts_keep_indices whether a bitcast to the same dimensions reads what its user reads
     scalars               whether elementwise ops of one element compute anything: a loop does them once before
                           it begins, however many elements use them
+    running               flops of an element of a running reduction with windows over ``longest_window``, along
+                          the last dimension and along others, where one pass makes all of them; None where each
+                          is folded from its start
     """
 
     cycles: Mapping[tuple[str, str], int] = field(
@@ -58,6 +62,8 @@ class OpCounting:
     repeats_init: bool = True
     bitcasts_keep_indices: bool = True
     scalars: bool = True
+    running: tuple[int, int] | None = None
+    longest_window: int = 64
 
 
 class OpUsage(NamedTuple):
@@ -224,6 +230,12 @@ def _reduce_window(analysis: OpUsages, instruction: Instruction) -> OpUsage:
     window = instruction.window.size
     result = elements_of(next(leaves(instruction.shape)))
     source = instruction.operands[0].array
+    running = analysis.counting.running
+    if running is not None and window > analysis.counting.longest_window:
+        found = instruction.window.running(source.dims)
+        if found is not None and combiner(instruction.to_apply) is not None:
+            each = running[found.axis != source.rank - 1]
+            return _first_operand(instruction, source.byte_size, 1.0, each * result)
     region = analysis.region_flops(instruction.to_apply)
     spread = _spread_dimension(instruction)
     count = (window - 1) * result

@@ -1,4 +1,4 @@
-"""Scans along the first dimension of arrays, as ``jax.lax.associative_scan`` writes them."""
+"""Scans along a dimension of arrays, as ``jax.lax.associative_scan`` writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloopt.types import PaddingDim, SliceRange, array
 __all__ = ["LinearStep", "Scale", "ScanOperator", "composed", "rows_of", "scanned"]
 
 ScanOperator: TypeAlias = Callable[[Sequence[Term], Sequence[Term]], list[Term]]
-"""An associative op on several arrays together, the earlier rows first."""
+"""An associative op on several arrays together, the earlier ones first."""
 
 Scale: TypeAlias = "Term | int"
 
@@ -41,23 +41,25 @@ def _added(one: Scale, other: Scale) -> Scale:
     return _added(other, one) if isinstance(other, Term) else one + other
 
 
-def scanned(values: list[Term], combine: ScanOperator) -> list[Term]:
-    """Row ``t`` of each result combines the rows up to ``t``.
+def scanned(values: list[Term], combine: ScanOperator, axis: int = 0) -> list[Term]:
+    """Row ``t`` of each result combines the rows up to ``t``; rows are what an index of ``axis`` has.
 
     Neighbours are combined, the scan of those is that of every second row, and one step more gives the others
     (Blelloch, Prefix sums and their applications, 1990).
     """
-    count = values[0].dims[0]
+    count = values[0].dims[axis]
     if count < 2:
         return values
-    pairs = [[rows_of(one, first, count - 1 + first, 2) for one in values] for first in (0, 1)]
-    odd = scanned(combine(*pairs), combine)
-    even = [rows_of(one, 0, 1) for one in values]
+    pairs = [
+        [rows_of(one, first, count - 1 + first, 2, axis) for one in values] for first in (0, 1)
+    ]
+    odd = scanned(combine(*pairs), combine, axis)
+    even = [rows_of(one, 0, 1, 1, axis) for one in values]
     if count > 2:
-        later = [rows_of(one, 2, count, 2) for one in values]
-        rest = combine([rows_of(one, 0, (count - 1) // 2) for one in odd], later)
-        even = [one.writer.concatenate(0, one, two) for one, two in zip(even, rest, strict=True)]
-    return [_woven(one, two) for one, two in zip(even, odd, strict=True)]
+        later = [rows_of(one, 2, count, 2, axis) for one in values]
+        rest = combine([rows_of(one, 0, (count - 1) // 2, 1, axis) for one in odd], later)
+        even = [one.writer.concatenate(axis, one, two) for one, two in zip(even, rest, strict=True)]
+    return [_woven(one, two, axis) for one, two in zip(even, odd, strict=True)]
 
 
 def composed(first: Sequence[Term], then: Sequence[Term]) -> list[Term]:
@@ -65,23 +67,31 @@ def composed(first: Sequence[Term], then: Sequence[Term]) -> list[Term]:
     return [then[0] * first[0], then[0] * first[1] + then[1]]
 
 
-def rows_of(term: Term, first: int, limit: int, stride: int = 1) -> Term:
+def rows_of(term: Term, first: int, limit: int, stride: int = 1, axis: int = 0) -> Term:
     """Rows ``first``, ``first + stride`` and so on, before ``limit``; nothing is made for all of them."""
-    rest = (SliceRange(0, size) for size in term.dims[1:])
-    ranges = (SliceRange(first, limit, stride), *rest)
+    ranges = [SliceRange(0, size) for size in term.dims]
+    ranges[axis] = SliceRange(first, limit, stride)
     shape = array(term.dtype, tuple(one.size for one in ranges))
     if shape.dims == term.dims:
         return term
-    return term.writer.make("slice", term, shape=shape, slice=ranges)
+    return term.writer.make("slice", term, shape=shape, slice=tuple(ranges))
 
 
-def _woven(even: Term, odd: Term) -> Term:
+def _woven(even: Term, odd: Term, axis: int) -> Term:
     """Two arrays row by row in turn."""
     zero = even.writer.scalar(even.dtype, 0)
-    rest = (PaddingDim(0, 0),) * (len(even.dims) - 1)
-    more = int(even.dims[0] > odd.dims[0])
+    more = int(even.dims[axis] > odd.dims[axis])
     left, right = (
-        one.writer.make("pad", one, zero, padding=(PaddingDim(low, high, 1), *rest))
+        one.writer.make("pad", one, zero, padding=_spread_out(len(one.dims), axis, low, high))
         for one, low, high in ((even, 0, 1 - more), (odd, 1, more))
     )
+    if even.dtype.is_pred:
+        return left | right
     return left + right
+
+
+def _spread_out(rank: int, axis: int, low: int, high: int) -> tuple[PaddingDim, ...]:
+    """A row of padding between any two rows."""
+    return tuple(
+        PaddingDim(low, high, 1) if dim == axis else PaddingDim(0, 0) for dim in range(rank)
+    )

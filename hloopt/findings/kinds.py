@@ -13,6 +13,7 @@ from hloopt.errors import UsageError
 from hloopt.findings import (
     donation,
     folding,
+    index_ranges,
     launches,
     loop_copies,
     loops,
@@ -20,6 +21,7 @@ from hloopt.findings import (
     precision,
     products,
     recurrences,
+    running,
     summed_products,
     temporaries,
 )
@@ -73,6 +75,8 @@ KINDS: Final = tuple(
         ("loop-kernels", "loop of small kernels", "time", loops.kernels),
         ("loop-copy", "copy in each iteration of a loop", "time", loop_copies.in_loops),
         ("parallel-scan", "scan that could be parallel", "time", recurrences.parallel_scans),
+        ("indexed-range", "indices that count up", "time", index_ranges.ranges),
+        ("running-reduction", "running sum written as a window", "time", running.reductions),
         ("small-kernels", "small kernels side by side", "time", launches.side_by_side),
         ("copy", "copy in memory", "time", donation.copies),
         ("not-donated", "argument that could hold a result", "memory", donation.arguments),

@@ -54,6 +54,7 @@ class FindingCandidate:
     is_late   whether the change is made in the plan, without ``sites``, which it does not have
     holds     what must be so of the plans before and after it, for the gain to be of this cause
     instead   the same with another change, which counts where it gains more
+    narrows   whether the change asks for more of indices than the module does: then inputs are made for it
     """
 
     sites: tuple[Instruction, ...]
@@ -67,6 +68,7 @@ class FindingCandidate:
     is_late: bool = False
     holds: Callable[[ProgramPlan, ProgramPlan], bool] | None = None
     instead: FindingCandidate | None = None
+    narrows: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,9 @@ class Subject:
             return None
         if first.holds is not None and not first.holds(before, after):
             return None
-        verdict, reason = _verdict(given, changed, before, first.tolerance)
+        # The first of two modules says what their inputs are.
+        compared = (changed, given) if first.narrows else (given, changed)
+        verdict, reason = _verdict(compared, before, first.tolerance)
         if verdict == "differ":
             return None
         gain = Gain(
@@ -213,7 +217,7 @@ def _gains(measure: Measure, before: float, after: float) -> bool:
 
 
 def _verdict(
-    before: Module, after: Module, plan: ProgramPlan, tolerance: Tolerance
+    modules: tuple[Module, Module], plan: ProgramPlan, tolerance: Tolerance
 ) -> tuple[str, str]:
     """The judge's word on the results of both on random inputs, and why there is none."""
     cost = plan.totals.cost
@@ -221,8 +225,7 @@ def _verdict(
         return "not verified", "a run takes too long here"
     try:
         found = compare_modules(
-            before,
-            after,
+            *modules,
             trials=TrialOptions(trials=1),
             executor=Executor("cpu"),
             tolerance=tolerance,

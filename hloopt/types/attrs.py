@@ -42,6 +42,7 @@ __all__ = [
     "ConvDims",
     "IotaList",
     "PaddingDim",
+    "RunningDim",
     "SliceRange",
     "Window",
     "WindowDim",
@@ -152,6 +153,28 @@ class Window:
     def positions(self, dims: Sequence[int]) -> tuple[int, ...]:
         """How many places the window has along each dimension."""
         return tuple(dim.positions(size) for dim, size in zip(self.dims, dims, strict=True))
+
+    def running(self, dims: Sequence[int]) -> RunningDim | None:
+        """The dimension of an array of these sizes along which it runs; None for all other windows."""
+        axes = [axis for axis, dim in enumerate(self.dims) if dim != WindowDim(1)]
+        if len(axes) != 1:
+            return None
+        (axis,) = axes
+        dim, size = self.dims[axis], dims[axis]
+        plain = dim.base_dilation == dim.window_dilation == dim.stride == 1
+        if not plain or dim.size < size or dim.pad_low + dim.pad_high != dim.size - 1 or not size:
+            return None
+        if dim.pad_high == 0:
+            return RunningDim(axis, reverse=False)
+        return RunningDim(axis, reverse=True) if dim.pad_low == 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningDim:
+    """Along ``axis`` result ``o`` meets all elements up to ``o``, or (``reverse``) from ``o`` on."""
+
+    axis: int
+    reverse: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from hloopt.analysis.region import region_of
-from hloopt.backends.native.kernels.call import PRODUCTS, WINDOW, slow_in_a_loop
+from hloopt.backends.native.kernels.call import PRODUCTS, slow_in_a_loop
 from hloopt.backends.native.kernels.dot import is_quick
 from hloopt.backends.native.kernels.reduction import runs_whole
+from hloopt.cost_models.host import LONGEST_WINDOW
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
@@ -59,7 +60,7 @@ ENTRY main {
 """
 
     products: int = PRODUCTS
-    window: int = WINDOW
+    window: int = LONGEST_WINDOW
 
     def __post_init__(self) -> None:
         for option in ("products", "window"):

@@ -1,4 +1,4 @@
-"""Windows that are the beginnings, or the ends, of one dimension: cumulative sums, products and extrema.
+"""Cumulative sums, products and extrema: windows that run along a dimension (``Window.running``).
 
 A ufunc's ``accumulate`` folds in the order of the interpreter where windows begin with the first element.
 Where they end with the last one it folds from the end: the same bits for associative folds.  Sums
@@ -12,10 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hloopt.backends.numpy.plan import Dims
-from hloopt.types import Window, WindowDim
-
-__all__ = ["accumulate", "running_axis", "running_sums"]
+__all__ = ["accumulate", "running_sums"]
 
 # Along any dimension but the last, ``accumulate`` goes through columns; a call of the ufunc a row is quicker
 # from so many elements a row on (measured on Zen 5, f32[1000,1000] summed in f64: 5.8 ms against 0.7).
@@ -24,24 +21,6 @@ _LONG_ROW = 128
 # Elements that are summed at once, so that what is in double precision stays in the second cache (measured
 # on Zen 5, 10^6 elements: 7.8 ms as one array, 3.9 in parts).
 _AT_ONCE = 1 << 14
-
-
-def running_axis(dims: Dims, window: Window) -> tuple[int, bool] | None:
-    """The dimension along which output ``o`` meets all elements up to ``o``, or (True) from ``o`` on.
-
-    None for all other windows.
-    """
-    axes = [axis for axis, dim in enumerate(window.dims) if dim != WindowDim(1)]
-    if len(axes) != 1:
-        return None
-    (axis,) = axes
-    dim, size = window.dims[axis], dims[axis]
-    plain = dim.base_dilation == dim.window_dilation == dim.stride == 1
-    if not plain or dim.size < size or dim.pad_low + dim.pad_high != dim.size - 1 or not size:
-        return None
-    if dim.pad_high == 0:
-        return axis, False
-    return (axis, True) if dim.pad_low == 0 else None
 
 
 def accumulate(ufunc: np.ufunc, array: Any, axis: int, kind: np.dtype[Any], *, back: bool) -> Any:

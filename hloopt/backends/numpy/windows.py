@@ -15,7 +15,7 @@ import numpy as np
 
 from hloopt.backends.numpy import select_windows
 from hloopt.backends.numpy.builder import Builder
-from hloopt.backends.numpy.cumulative import accumulate, running_axis, running_sums
+from hloopt.backends.numpy.cumulative import accumulate, running_sums
 from hloopt.backends.numpy.movement import Emitter
 from hloopt.backends.numpy.plan import Dims, Function, Slots
 from hloopt.backends.numpy.select_windows import WindowPieces
@@ -51,7 +51,7 @@ def _reduce_window(
     if kind is not instruction.operands[0].array.dtype:
         return None
     dims, pieces = whole, None
-    if running_axis(whole, window) is None:
+    if window.running(whole) is None:
         pieces = WindowPieces.of(whole, instruction.array.dims, window)
         dims, window = pieces.operand, pieces.window
     function = _planned(instruction, named, builder.context, dims, window)
@@ -138,25 +138,24 @@ def _running_sums(
     kind: DType, kinds: tuple[np.dtype[Any], np.dtype[Any]], dims: Dims, window: Window
 ) -> Function | None:
     """Cumulative sums in double precision; those of f64 from the end are the interpreter's."""
-    running = running_axis(dims, window)
-    if running is None or (running[1] and kind.compute == kinds[0]):
+    running = window.running(dims)
+    if running is None or (running.reverse and kind.compute == kinds[0]):
         return None
-    axis, back = running
     wide, compute = kinds[0], kind.compute
 
     def cumulative(array: Any, init: Any) -> Any:
         start = init.astype(wide, copy=False)[()]
         straight = array.astype(compute, copy=False)
-        return running_sums(straight, start, axis, kinds, back=back)
+        return running_sums(straight, start, running.axis, kinds, back=running.reverse)
 
     return cumulative
 
 
 def _in_order(ufunc: np.ufunc, worked: np.dtype[Any], dims: Dims, window: Window) -> _Fold | None:
     """One position of the window after the other."""
-    running = running_axis(dims, window)
-    if running is not None and not running[1]:
-        axis = running[0]
+    running = window.running(dims)
+    if running is not None and not running.reverse:
+        axis = running.axis
         first = (*[slice(None)] * axis, slice(0, 1))
 
         def cumulative(start: Any, array: Any) -> Any:
@@ -213,9 +212,9 @@ def _grouped(ufunc: np.ufunc, worked: np.dtype[Any], dims: Dims, window: Window)
         if dim == WindowDim(1):
             continue
         one = Window(tuple(dim if at == axis else WindowDim(1) for at in range(len(dims))))
-        running = running_axis(tuple(sizes), one)
+        running = one.running(sizes)
         if running is not None:
-            passes.append(_accumulated(ufunc, worked, axis, back=running[1]))
+            passes.append(_accumulated(ufunc, worked, axis, back=running.reverse))
             continue
         output = dim.positions(sizes[axis])
         places = window_places(sizes[axis], dim)

@@ -11,7 +11,7 @@ from hloopt.ops.traits import IDEMPOTENT
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.rewrite.regions import is_exact, is_identity, named_combiner
-from hloopt.types import Window, WindowDim
+from hloopt.types import RunningDim, Window, WindowDim
 
 __all__ = ["ReduceWindowRewriter"]
 
@@ -65,7 +65,7 @@ ENTRY main {
             return False
         found = _running(instruction)
         longest = max(self.block, self.above)
-        return found is not None and instruction.array.dims[found.dimension] > longest
+        return found is not None and instruction.array.dims[found.axis] > longest
 
     def step(self, instruction: Instruction) -> str:
         """The same for all."""
@@ -92,31 +92,14 @@ ENTRY main {
         found = _running(instruction)
         assert found is not None
         scan = _Scan(write, init, region, found.reverse, self.block)
-        return scan.running(source, found.dimension)
+        return scan.running(source, found.axis)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """The dimension along which a window runs, from its first element on or (reverse) to its last."""
-
-    dimension: int
-    reverse: bool
-
-
-def _running(instruction: Instruction) -> _Running | None:
-    dims = instruction.operands[0].array.dims
-    found: _Running | None = None
-    for dimension, window in enumerate(instruction.window.dims):
-        if (window.stride, window.base_dilation, window.window_dilation) != (1, 1, 1):
-            return None
-        pads = (window.pad_low, window.pad_high)
-        if window.size == 1 and pads == (0, 0):
-            continue
-        reach = window.size - 1
-        if found is not None or window.size != dims[dimension] or sorted(pads) != [0, reach]:
-            return None
-        found = _Running(dimension, reverse=pads[0] == 0)
-    return found
+def _running(instruction: Instruction) -> RunningDim | None:
+    """None for windows longer than the dimension, too, as in XLA."""
+    dims, window = instruction.operands[0].array.dims, instruction.window
+    found = window.running(dims)
+    return found if found is not None and window.dims[found.axis].size == dims[found.axis] else None
 
 
 @dataclass(frozen=True)

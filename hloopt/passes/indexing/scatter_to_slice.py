@@ -75,6 +75,10 @@ ENTRY main {
             changed |= _rewrite(scatter, arrays, values, log)
         return changed
 
+    def rewrite(self, scatter: Instruction, arrays: KnownArrays, log: PassLog) -> bool:
+        """Replace one scatter, if it can be."""
+        return _rewrite(scatter, arrays, Values(), log)
+
 
 def _rewrite(scatter: Instruction, arrays: KnownArrays, values: Values, log: PassLog) -> bool:
     count = len(scatter.operands) // 2

@@ -52,7 +52,7 @@ class Starts:
         """Operand dimensions along which windows move: those that follow batch dimensions first."""
         return (*(dim for dim, _ in self.batching), *self.columns)
 
-    def _piece(self, column: int) -> tuple[Instruction, int]:
+    def piece(self, column: int) -> tuple[Instruction, int]:
         """The instruction a column comes from, and its number in that."""
         source = self.indices
         while source.opcode == "concatenate" and source.dimensions == (self.vector_dim,):
@@ -66,7 +66,7 @@ class Starts:
 
     def known(self, column: int, arrays: KnownArrays) -> Array | None:
         """The values of a column over the batch dimensions as int64, or None."""
-        source, number = self._piece(column)
+        source, number = self.piece(column)
         array = arrays.of(source)
         if array is None:
             return None
@@ -78,7 +78,7 @@ class Starts:
 
     def scalar(self, column: int, site: Site) -> Instruction:
         """The one start index of a column, where there is one window only."""
-        source, number = self._piece(column)
+        source, number = self.piece(column)
         rank = source.array.rank
         if rank > self.vector_dim and source.array.dims[self.vector_dim] > 1:
             ranges = [SliceRange(0, size) for size in source.array.dims]

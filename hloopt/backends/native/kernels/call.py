@@ -7,6 +7,7 @@ from typing import Final
 from hloopt.analysis.contraction import of_dot
 from hloopt.analysis.convolutions import of_convolution
 from hloopt.analysis.elementwise import tells_apart
+from hloopt.cost_models.host import LONGEST_WINDOW
 from hloopt.interpret import has_evaluation
 from hloopt.ir import Instruction
 from hloopt.kernels.kernel import (
@@ -21,16 +22,13 @@ from hloopt.kernels.kernel import (
 from hloopt.kernels.spec import KernelSpec, Tile
 from hloopt.ops.traits import ELEMENTAL, SEQUENTIAL
 
-__all__ = ["KERNELS", "PRODUCTS", "WINDOW", "slow_in_a_loop"]
+__all__ = ["KERNELS", "PRODUCTS", "slow_in_a_loop"]
 
 PRODUCTS: Final = 1024
 """Multiply-adds, in all, of a product that a loop may compute element by element: a call takes as long."""
 
-WINDOW: Final = 64
-"""Elements of a window that a loop may read for each result: longer ones are usually cumulative."""
 
-
-def slow_in_a_loop(one: Instruction, products: int = PRODUCTS, window: int = WINDOW) -> str:
+def slow_in_a_loop(one: Instruction, products: int = PRODUCTS, window: int = LONGEST_WINDOW) -> str:
     """Why a loop over elements is a slow way to compute an instruction; empty where it is not."""
     if one.opcode in ("dot", "convolution"):
         made = (of_dot if one.opcode == "dot" else of_convolution)(one).multiply_adds
