@@ -54,7 +54,8 @@ def may_overwrite(instruction: Instruction, number: int, index: tuple[int, ...] 
     """Whether leaf ``index`` of the result may lie in the bytes of operand ``number``, which is read.
 
     So it is when each element of the results is computed from the element of the operand at the same place
-    in memory: an elementwise op, or a loop fusion of such ops and of reshapes that move nothing.
+    in memory: an elementwise op, or a fusion of such ops and of reshapes that move nothing, which is a loop or
+    comes behind a dot.
     """
     operand = instruction.operands[number].shape
     result = _leaf(instruction.shape, index)
@@ -62,12 +63,20 @@ def may_overwrite(instruction: Instruction, number: int, index: tuple[int, ...] 
         return False
     if instruction.opcode == "fusion":
         body = instruction.calls
-        return instruction.attributes.get("kind") == "kLoop" and all(
+        return _computes_in_place(instruction) and all(
             _is_pointwise(body.parameters[position])
             for position, other in enumerate(instruction.operands)
             if other is instruction.operands[number]
         )
     return is_elementwise(instruction) and operand.dims == result.dims
+
+
+def _computes_in_place(fusion: Instruction) -> bool:
+    """Whether each element of a fusion's results is read, computed and written by one thread or tile."""
+    kind = fusion.attributes.get("kind")
+    return kind == "kLoop" or (
+        kind in ("kCustom", "kOutput") and any(one.opcode == "dot" for one in fusion.calls)
+    )
 
 
 def _leaf(shape: Shape, index: tuple[int, ...]) -> ArrayShape | None:

@@ -39,7 +39,7 @@ def copies(subject: Subject) -> Iterator[FindingCandidate]:
             f"again: its {parameter.shape.byte_size:,} bytes are copied first. {_place(index)} has "
             "the same shape and could take its memory.",
             _donate([parameter]),
-            _Donated({parameter.parameter_number: index}, planned),
+            _Donated({parameter.parameter_number: index}, planned=planned),
         )
     if planned:
         given = {parameter.name for parameter, _ in pairs}
@@ -108,7 +108,7 @@ def arguments(subject: Subject) -> Iterator[FindingCandidate]:
         f"{names}{more} ({total:,} bytes) have the shapes of results and are not donated: at the end of a run "
         "argument and result are both in memory.",
         _donate(parameters),
-        _Donated({parameter.parameter_number: index for parameter, index in pairs}),
+        _Donated({parameter.parameter_number: index for parameter, index in pairs}, late=True),
         is_late=True,
     )
 
@@ -126,11 +126,18 @@ def _donate(parameters: Sequence[Instruction]) -> tuple[FindingRemedy, ...]:
 
 
 class _Donated:
-    """The change: results lie in the memory of the arguments of these numbers, which no copy saves then."""
+    """The change: results lie in the memory of the arguments of these numbers, which no copy saves then.
 
-    def __init__(self, results: dict[int, tuple[int, ...]], planned: bool = False) -> None:
+    ``planned`` takes such copies out of the text, ``late`` puts in those of results that are made while the
+    argument is read in another order.
+    """
+
+    def __init__(
+        self, results: dict[int, tuple[int, ...]], *, planned: bool = False, late: bool = False
+    ) -> None:
         self.results = results
         self.planned = planned
+        self.late = late
 
     def __call__(self, module: Module, places: Sequence[Instruction]) -> bool:
         """Whether the parameters are still there."""
@@ -144,6 +151,8 @@ class _Donated:
             _dropped(
                 module, [one for place in places for one in place.users if one.opcode == "copy"]
             )
+        if self.late:
+            CopyInsertion().run(module, PassLog())
         return bool(entries)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from hloopt.analysis.effects import Effects
 from hloopt.analysis.trip_count import counted_iterations
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.trials import FindingCandidate, Subject
@@ -13,6 +14,7 @@ from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.user_rules import rule_of
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.build import clone_module
+from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.rewrite.site import is_replaceable
 from hloopt.targets import Target
@@ -22,41 +24,84 @@ __all__ = ["kernels", "products"]
 
 _FEW: Final = 3
 """Iterations from which on a loop is looked at."""
+_AT_ONCE: Final = 8
+_UNROLLED: Final = 8
+"""Loops of a module that are tried with several iterations in one."""
+_BODY: Final = 150
+"""Instructions of their bodies at most."""
 
 
 def kernels(subject: Subject) -> Iterator[FindingCandidate]:
-    """Loops whose iterations launch kernels; hloopt's loop fusion makes one kernel of those it can."""
+    """Loops whose iterations launch kernels: several iterations in one, or hloopt's kernel of the whole loop.
+
+    The user's own change counts, unless hloopt's kernel gains more than twice as much.
+    """
     target = subject.planner.predictor.target
     if not target.has_threads:
         return
-    loops = list(_loops(subject.module))
+    loops = [one for one in _loops(subject.module) if counted_iterations(one).count >= _FEW]
     if not loops:
         return
     fused = clone_module(subject.module)
     _fuse(fused, target, frozenset(one.name for one in loops))
+    tried = 0
     for loop in loops:
-        trips = counted_iterations(loop)
         home = fused.computations.get(loop.home.name)
-        if trips.count < _FEW or home is None or loop.name in home.by_name:
+        is_kernel = home is not None and loop.name not in home.by_name
+        whole = _whole(loop, target) if is_kernel else None
+        tried += 1
+        if tried > _UNROLLED or len(loop.body) > _BODY:
+            if whole is not None:
+                yield whole
             continue
+        more = "; as one kernel loop-fusion runs all of it (hloopt optimize -O3)" if whole else ""
         yield FindingCandidate(
             (loop,),
-            f"%{loop.name} launches its kernels again in each of its {_trips(trips.count, trips.known)} "
-            "iterations, and what it carries goes through memory each time. The whole loop fits one kernel.",
+            f"{_launches(loop)} Of {_AT_ONCE} iterations in one, what one iteration carries to the next stays in "
+            "registers where their kernels fuse.",
             (
                 FindingRemedy(
-                    "hloopt",
-                    "loop-fusion makes one kernel of the loop (hloopt optimize -O3; hloopt.jax "
-                    "runs it within JAX)",
+                    "model",
+                    f"lax.scan(..., unroll={_AT_ONCE}), also of lax.fori_loop, or a Pallas kernel with the loop "
+                    "inside",
                 ),
                 FindingRemedy(
-                    "model",
-                    "a Pallas or Triton kernel with the loop inside, or lax.scan(..., unroll=8): "
-                    "an eighth of the launches",
+                    "hloopt", f"while-unroll{{factor={_AT_ONCE},full_max=0}}, before other passes{more}"
                 ),
             ),
-            _Fused(target),
+            _eight_at_once,
+            instead=whole,
         )
+
+
+def _whole(loop: Instruction, target: Target) -> FindingCandidate:
+    """The loop as one kernel, which hloopt makes of it."""
+    return FindingCandidate(
+        (loop,),
+        f"{_launches(loop)} The whole loop fits one kernel.",
+        (
+            FindingRemedy(
+                "hloopt",
+                "loop-fusion makes one kernel of the loop (hloopt optimize -O3; hloopt.jax "
+                "runs it within JAX)",
+            ),
+            FindingRemedy("model", "a Pallas or Triton kernel with the loop inside"),
+        ),
+        _Fused(target),
+    )
+
+
+def _launches(loop: Instruction) -> str:
+    trips = counted_iterations(loop)
+    return (
+        f"%{loop.name} launches its kernels again in each of its {_trips(trips.count, trips.known)} "
+        "iterations, and what it carries goes through memory each time."
+    )
+
+
+def _eight_at_once(module: Module, places: Sequence[Instruction]) -> bool:
+    unroll, effects = WhileUnroll(factor=_AT_ONCE, full_max=0), Effects(module)
+    return any([unroll.unroll(loop, effects, PassLog()) for loop in places])
 
 
 def _trips(count: int, known: str) -> str:

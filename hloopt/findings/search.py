@@ -22,10 +22,18 @@ from hloopt.rewrite.source_lines import kernel_lines
 
 __all__ = ["Findings", "find"]
 
-_OPENED: Final = (
-    "fix(call-inliner,tuple-simplifier,zero-sized,scatter-to-slice{limit=1},simplify,cse,dce)"
+_SINKING: Final = (
+    '"f(broadcast(A), broadcast(B)) => broadcast(f(A, B))",'
+    '"f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))"'
 )
-"""Calls inlined, and what every compiler simplifies first: detectors see each pattern in one form."""
+_OPENED: Final = (
+    "fix(call-inliner,tuple-simplifier,zero-sized,scatter-to-slice{limit=1},"
+    f'simplify{{disable=[{_SINKING}]}},cse,dce)'
+)
+"""Calls inlined, and what every compiler simplifies first: detectors see each pattern in one form.
+
+Broadcasts stay where they are: the compiler's own simplifier divides by the root of one otherwise than by
+the broadcast of a root, and each stage moves them."""
 _ENOUGH: Final = 0.5
 """The part of the best gain at which the first of several changes is taken."""
 _TRIED: Final = 2

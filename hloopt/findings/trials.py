@@ -206,7 +206,7 @@ class _Trial:
         if counted is not None:
             return counted(self.module), counted(changed)
         if self.measure == "memory":
-            return float(self.plan.peak.byte_size), float(after.peak.byte_size)
+            return float(self.plan.byte_size), float(after.byte_size)
         return self.plan.seconds * self.times, after.seconds * self.times
 
 

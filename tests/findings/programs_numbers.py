@@ -82,48 +82,45 @@ def phases_of_f32(rng: np.random.Generator) -> tuple[Any, ...]:
     return before, after, normal(rng, 8192, 64), abs(normal(rng, 8192))
 
 
-@pair("folded", given=lambda x, *_: (x, jnp.arange(4_000_000, dtype=jnp.float32)))
-def window_of_a_signal(rng: np.random.Generator) -> tuple[Any, ...]:
-    grid = np.arange(4_000_000, dtype=np.float32)
+@pair("folded", given=lambda x, *_: (x, jnp.asarray(_RATES)))
+def angles_of_positions(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Angles that only the shape of the input decides, summed up from constant rates."""
 
-    def window(grid: Any) -> Any:
-        return 0.5 - 0.5 * jnp.cos(grid * (2 * np.pi / grid.size))
+    def rotated(x: Any, rates: Any) -> Any:
+        return x * jnp.cos(lax.cumsum(rates, axis=0))
 
     def before(x: Any) -> Any:
-        return x * window(grid)
+        return rotated(x, jnp.asarray(_RATES))
 
-    def after(x: Any, grid: Any) -> Any:
-        return x * window(grid)
-
-    return before, after, normal(rng, 4_000_000)
+    return before, rotated, normal(rng, *_RATES.shape)
 
 
 @pair("folded")
-def positions_held_back(rng: np.random.Generator) -> tuple[Any, ...]:
-    rates = rng.uniform(0.1, 1, (2048, 1024)).astype(np.float32)
+def rows_held_back(rng: np.random.Generator) -> tuple[Any, ...]:
+    """A permutation of a constant table; the barrier keeps it for the device."""
+    order = rng.permutation(_RATES.shape[0])
 
     def before(x: Any) -> Any:
-        return x + jnp.sin(rates * 3.0) * jnp.cos(rates)
+        return x + lax.rev(jnp.asarray(_RATES)[order], (1,))
 
     def after(x: Any) -> Any:
-        held = lax.optimization_barrier(jnp.asarray(rates))
-        return x + jnp.sin(held * 3.0) * jnp.cos(held)
+        return x + lax.rev(lax.optimization_barrier(jnp.asarray(_RATES))[order], (1,))
 
-    return before, after, normal(rng, 2048, 1024)
+    return before, after, normal(rng, *_RATES.shape)
 
 
-@pair("folded", given=lambda x, *_: (x, jnp.asarray(_KNOTS)))
+@pair("folded", given=lambda x, *_: (x, jnp.asarray(_RATES)))
 def ranks_of_constants(rng: np.random.Generator) -> tuple[Any, ...]:
     def before(x: Any) -> Any:
-        return x * jnp.sort(jnp.asarray(_KNOTS))
+        return x * jnp.sort(jnp.asarray(_RATES), axis=-1)
 
     def after(x: Any, knots: Any) -> Any:
-        return x * jnp.sort(knots)
+        return x * jnp.sort(knots, axis=-1)
 
-    return before, after, normal(rng, 2_000_000)
+    return before, after, normal(rng, *_RATES.shape)
 
 
-_KNOTS = np.random.default_rng(0).standard_normal(2_000_000).astype(np.float32)
+_RATES = np.random.default_rng(0).uniform(0.1, 1, (8192, 128)).astype(np.float32)
 
 
 @pair("folded", given=lambda x, *_: (x, jnp.asarray(_BASIS)))

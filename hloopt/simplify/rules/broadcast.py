@@ -14,7 +14,7 @@ from hloopt.simplify.data_movement import (
     keeps_places,
     unmodified_dimensions,
 )
-from hloopt.simplify.predicates import resized
+from hloopt.simplify.predicates import FLOAT, resized
 from hloopt.types import ArrayShape, Dims, inverse_permutation
 
 __all__ = ["RULES", "SINKING"]
@@ -86,9 +86,24 @@ def _repeated(operand: Instruction) -> _Repeated | None:
     return _Repeated(operand, dimensions(operand)) if operand.opcode == "broadcast" else None
 
 
+_TURNED_OVER = frozenset({"sqrt", "rsqrt", "exponential", "power"})
+"""Ops by which fast_math multiplies where a program divides, turned over: ``A / sqrt(B) => A * rsqrt(B)``."""
+
+
+def _is_divisor(match: Match) -> bool:
+    """Whether a division is to be rewritten first, which knows its divisor only where no broadcast hides it."""
+    root = match.root
+    return (
+        match.fast_math
+        and root.opcode in _TURNED_OVER
+        and root.array.dtype.kind == FLOAT
+        and any(user.opcode == "divide" and user.operands[1] is root for user in root.users)
+    )
+
+
 def _sink_broadcast(match: Match) -> Instruction | None:
     """Compute before the broadcast: all operands repeat the same dimensions, or are one value."""
-    found = _operands(match.root)
+    found = _operands(match)
     if found is None:
         return None
     kept = {entry.dims for entry in found if entry.dims}
@@ -103,7 +118,7 @@ def _sink_broadcast(match: Match) -> Instruction | None:
 
 def _sink_partly(match: Match) -> Instruction | None:
     """Compute in the dimensions that some operand has, and repeat in the others afterwards."""
-    found = _operands(match.root)
+    found = _operands(match)
     if found is None or not all(in_order(entry.dims) for entry in found):
         return None
     dims = tuple(sorted({d for entry in found for d in entry.dims}))
@@ -111,9 +126,12 @@ def _sink_partly(match: Match) -> Instruction | None:
     return _computed(match, resized(root, tuple(root.dims[d] for d in dims)), dims)
 
 
-def _operands(root: Instruction) -> list[_Repeated] | None:
+def _operands(match: Match) -> list[_Repeated] | None:
     """All operands but scalars, where each repeats its elements."""
     found: list[_Repeated] = []
+    root = match.root
+    if _is_divisor(match):
+        return None
     for operand in root.operands:
         if is_scalar(operand) and root.array.dims:
             continue
