@@ -83,16 +83,17 @@ def phases_of_f32(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 @pair("folded", given=lambda x, *_: (x, jnp.asarray(_RATES)))
-def angles_of_positions(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Angles that only the shape of the input decides, summed up from constant rates."""
+def norms_of_gathered_rows(rng: np.random.Generator) -> tuple[Any, ...]:
+    """A table of constants looked up by constant indices, and summed."""
+    order = rng.integers(0, _RATES.shape[0], 12000)
 
-    def rotated(x: Any, rates: Any) -> Any:
-        return x * jnp.cos(lax.cumsum(rates, axis=0))
+    def normed(x: Any, rates: Any) -> Any:
+        return x * (rates[order] ** 2).sum(-1)
 
     def before(x: Any) -> Any:
-        return rotated(x, jnp.asarray(_RATES))
+        return normed(x, jnp.asarray(_RATES))
 
-    return before, rotated, normal(rng, *_RATES.shape)
+    return before, normed, normal(rng, 12000)
 
 
 @pair("folded")
