@@ -66,7 +66,8 @@ def kernels(subject: Subject) -> Iterator[FindingCandidate]:
                     "inside",
                 ),
                 FindingRemedy(
-                    "hloopt", f"while-unroll{{factor={_AT_ONCE},full_max=0}}, before other passes{more}"
+                    "hloopt",
+                    f"while-unroll{{factor={_AT_ONCE},full_max=0}}, before other passes{more}",
                 ),
             ),
             _eight_at_once,

@@ -28,7 +28,7 @@ _SINKING: Final = (
 )
 _OPENED: Final = (
     "fix(call-inliner,tuple-simplifier,zero-sized,scatter-to-slice{limit=1},"
-    f'simplify{{disable=[{_SINKING}]}},cse,dce)'
+    f"simplify{{disable=[{_SINKING}]}},cse,dce)"
 )
 """Calls inlined, and what every compiler simplifies first: detectors see each pattern in one form.
 
