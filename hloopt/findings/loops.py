@@ -57,13 +57,11 @@ def kernels(subject: Subject) -> Iterator[FindingCandidate]:
         more = "; as one kernel loop-fusion runs all of it (hloopt optimize -O3)" if whole else ""
         yield FindingCandidate(
             (loop,),
-            f"{_launches(loop)} Of {_AT_ONCE} iterations in one, what one iteration carries to the next stays in "
-            "registers where their kernels fuse.",
+            f"{_launches(loop)} With {_AT_ONCE} iterations in one, kernels of several are fused.",
             (
                 FindingRemedy(
                     "model",
-                    f"lax.scan(..., unroll={_AT_ONCE}), also of lax.fori_loop, or a Pallas kernel with the loop "
-                    "inside",
+                    f"unroll={_AT_ONCE} of lax.scan or lax.fori_loop, or a Pallas kernel with the loop inside",
                 ),
                 FindingRemedy(
                     "hloopt",
@@ -102,7 +100,8 @@ def _launches(loop: Instruction) -> str:
 
 def _eight_at_once(module: Module, places: Sequence[Instruction]) -> bool:
     unroll, effects = WhileUnroll(factor=_AT_ONCE, full_max=0), Effects(module)
-    return any([unroll.unroll(loop, effects, PassLog()) for loop in places])
+    made = [unroll.unroll(loop, effects, PassLog()) for loop in places]
+    return any(made)
 
 
 def _trips(count: int, known: str) -> str:

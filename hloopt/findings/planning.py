@@ -92,7 +92,7 @@ class ProgramPlan:
 
     @cached_property
     def byte_size(self) -> int:
-        """The bytes that XLA assigns for a run; of long modules, which take too long for that, those of the peak."""
+        """The bytes that XLA assigns for a run; of long modules, where that takes long, those of the peak."""
         if self.module.instruction_count() > _ASSIGNED:
             return self.peak.byte_size
         return assign_buffers(self.module, gpu=self.model.target.kind == "cuda").byte_size

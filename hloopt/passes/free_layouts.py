@@ -31,6 +31,8 @@ def free_layouts(computation: Computation) -> dict[Instruction, Dims]:
     for instruction in reversed(list(computation)):
         if instruction not in free or instruction.is_root:
             continue
+        if not free[instruction] and instruction.opcode not in _ANYHOW:
+            continue  # a parameter decides, or nothing has to be moved
         wanted = set(_wanted(instruction, free, orders))
         if len(wanted) == 1:
             (order,) = wanted
@@ -66,7 +68,7 @@ def _wanted(
         order = None
         if user in free and user.opcode != "gather" and user.opcode not in _ANYHOW:
             order = _before(user, orders.get(user, _plain(user)))
-        elif user.opcode == "reduce" and user.operands[0] is instruction:
+        elif user.opcode == "reduce" and user.operands[0] is instruction and free[instruction]:
             order = _reduced_last(user)
         elif user.opcode in _VIEWS and user.is_array:
             order = _before(user, major_to_minor(user.array))
