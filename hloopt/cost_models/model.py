@@ -17,7 +17,8 @@ from hloopt.targets import Target
 
 __all__ = ["NOTHING", "Bound", "Comparison", "CostModel", "PairCostModel", "RunTime"]
 
-Bound: TypeAlias = Literal["compute", "memory", "launch"]
+Bound: TypeAlias = Literal["memory", "compute", "launch", "contention"]
+"""What a kernel waits for longest; contention is updates of one place that wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class RunTime:
     exec_ns                           together, as far as they overlap
     blocks, threads                   of the launch, threads in a block; 0 where the model uses none
     coalesced                         whether reads use whole transactions
+    waiting_ns                        what updates of the same places wait for each other
     """
 
     flops: int
@@ -41,10 +43,13 @@ class RunTime:
     blocks: int = 0
     threads: int = 0
     coalesced: bool = True
+    waiting_ns: float = 0.0
 
     def bound(self, launch_ns: float) -> Bound:
         """What the kernel waits for longest, the launch among it."""
         memory = self.read_ns + self.write_ns
+        if self.waiting_ns > max(memory, self.compute_ns, launch_ns):
+            return "contention"
         if launch_ns >= max(memory, self.compute_ns):
             return "launch"
         return "memory" if memory >= self.compute_ns else "compute"

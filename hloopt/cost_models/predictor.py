@@ -2,13 +2,16 @@
 
 A cost model prices what XLA writes as code, ``gemm`` the products that libraries run, ``blas`` those of
 the host's, and the roofline what no model covers: other libraries, other devices, the rest of the host.
+Scatters take as long as their updates wait for each other at least (``contention.py``).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 from typing import Final
 
+from hloopt.cost_models.contention import waiting_ns
 from hloopt.cost_models.gemm import NAME as GEMM
 from hloopt.cost_models.gemm import gemm_run_time
 from hloopt.cost_models.host import BLAS, blas_run_time
@@ -67,8 +70,15 @@ class Predictor:
         if kernel.op.family not in _BY_ROOFLINE:
             priced = self.model.run_time(kernel)
             if isfinite(priced.exec_ns):  # else no tiling of a Triton kernel fits this device
-                return priced, self.model.name
+                return self._with_waiting(kernel, priced), self.model.name
         return self._roofline.rates(kernel), ROOFLINE
+
+    def _with_waiting(self, kernel: Instruction, priced: RunTime) -> RunTime:
+        """No model knows that updates of a scatter meet."""
+        waiting = waiting_ns(kernel, self.target)
+        if not waiting:
+            return priced
+        return replace(priced, exec_ns=max(priced.exec_ns, waiting), waiting_ns=waiting)
 
     def predict(self, kernel: Instruction) -> Prediction:
         """How long one launch of a kernel takes."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from hloopt.backends.native.codegen import step_text as native_text
 from hloopt.codegen.program import kernel_steps
 from hloopt.codegen.program import step_text as cuda_text
+from hloopt.cost_models.model import Bound
 from hloopt.dataclass import dataclass
 from hloopt.driver.explain_fusion import Questions
 from hloopt.driver.kernels import ModuleKernels
@@ -248,7 +249,7 @@ def _figures(module: Module, costs: Sequence[KernelCost]) -> dict[str, Any]:
 
 
 def _bounds(costs: Sequence[KernelCost]) -> dict[str, float]:
-    found = dict.fromkeys(("memory", "compute", "launch"), 0.0)
+    found = dict.fromkeys(get_args(Bound), 0.0)
     for row in costs:
         assert row.prediction is not None, "costs of a page are predicted"
         found[row.prediction.bound] += row.seconds

@@ -7,6 +7,7 @@ both and prices both by the one cost model; of a large module it takes the part 
 """
 
 from hloopt.findings.finding import (
+    ContendedScatter,
     Finding,
     FindingRemedy,
     Gain,
@@ -23,6 +24,7 @@ from hloopt.findings.search import Findings, find
 
 __all__ = [
     "KINDS",
+    "ContendedScatter",
     "Finding",
     "FindingKind",
     "FindingRemedy",

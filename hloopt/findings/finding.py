@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 from hloopt.dataclass import dataclass
 
 __all__ = [
+    "ContendedScatter",
     "Finding",
     "FindingRemedy",
     "Gain",
@@ -46,7 +47,7 @@ class Spent:
     seconds   of all its kernels, loop iterations included
     bytes     that these read and write
     launches  of these; ``exact`` says whether the module shows how often the loops around them run
-    bound     what the longest of them waits for: memory, compute, launch; empty where no kernel is concerned
+    bound     of the longest of them: memory, compute, launch, contention; empty where there is no kernel
     share     of the module's whole time, 0 to 1
     """
 
@@ -298,4 +299,40 @@ class ReducedDot:
             "others": self.others,
             "seconds": self.seconds[0],
             "seconds_as_dot": self.seconds[1],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ContendedScatter:
+    """A scatter whose time depends on how many of its indices are equal, which the module does not say.
+
+    windows   there are, on ``places`` where one can begin; ``least`` meet on one of them at least
+    seconds   where they are spread evenly, ``worst`` where all are equal
+    swapped   where all are equal, by compare-and-swap, which some compilers make of ``native`` updates
+    native    the update that is one atomic instruction; empty where there is none
+    """
+
+    name: str
+    line: str
+    windows: int
+    places: int
+    least: int
+    seconds: float
+    worst: float
+    swapped: float
+    native: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "name": self.name,
+            "line": self.line,
+            "windows": self.windows,
+            "places": self.places,
+            "least_collisions": self.least,
+            "most_collisions": self.windows,
+            "seconds": self.seconds,
+            "worst_seconds": self.worst,
+            "compare_and_swap_seconds": self.swapped,
+            "native": self.native,
         }

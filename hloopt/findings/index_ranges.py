@@ -21,9 +21,10 @@ from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import Array, ArrayShape, Dims, GatherDims, Literal, ScatterDims
 
-__all__ = ["ranges"]
+__all__ = ["LIMIT", "counts_up", "ranges"]
 
-_LIMIT: Final = GatherToSlice.limit
+LIMIT: Final = GatherToSlice.limit
+"""The most elements of index arrays that are computed."""
 _DEEP: Final = 24
 """Ops between a start and the indices made of it."""
 _LEAST: Final = 1 << 12
@@ -57,7 +58,7 @@ def ranges(subject: Subject) -> Iterator[FindingCandidate]:
     ]
     if not found:
         return
-    known, arrays = _known(subject), KnownArrays(module, _LIMIT)
+    known, arrays = _known(subject), KnownArrays(module, LIMIT)
     for one in found:
         if (one.home.name, one.name) in known:
             yield _candidate(one, None, _fixed_words(one, arrays))
@@ -91,11 +92,17 @@ def _dims_of(one: Instruction) -> tuple[Starts, Dims]:
     return Starts.of_scatter(one, scatter), sizes
 
 
+def counts_up(one: Instruction, arrays: KnownArrays) -> bool:
+    """Whether the places of all windows are known, up to a number that is added to all of them."""
+    starts, _ = _dims_of(one)
+    return all(_column(starts, at, arrays) is not None for at in range(len(starts.columns)))
+
+
 def _counted(one: Instruction, arrays: KnownArrays) -> _Counted | None:
     """None where the indices are more than one number with constants added, or leave gaps."""
     starts, window = _dims_of(one)
     whole = one.operands[0].array.dims
-    if not 1 < prod(starts.batch) <= _LIMIT or len(one.fold_inputs) > 1:
+    if not 1 < prod(starts.batch) <= LIMIT or len(one.fold_inputs) > 1:
         return None
     scalars: dict[int, Instruction] = {}
     places: dict[int, Array] = {}
@@ -258,7 +265,7 @@ def _counted_words(one: Instruction, counted: _Counted) -> tuple[str, str]:
 
 
 def _fixed(module: Module, places: Sequence[Instruction]) -> bool:
-    arrays, log = KnownArrays(module, _LIMIT), PassLog()
+    arrays, log = KnownArrays(module, LIMIT), PassLog()
     made = [_rewritten(one, arrays, log) for one in places]
     return all(made)
 
@@ -272,7 +279,7 @@ def _rewritten(one: Instruction, arrays: KnownArrays, log: PassLog) -> bool:
 def _sliced(module: Module, places: Sequence[Instruction]) -> bool:
     """The same on the part of the operand that all windows lie in, at places that are known then."""
     for one in places:
-        counted = _counted(one, KnownArrays(module, _LIMIT))
+        counted = _counted(one, KnownArrays(module, LIMIT))
         if counted is None:
             return False
         site = Site(one)
@@ -293,7 +300,7 @@ def _sliced(module: Module, places: Sequence[Instruction]) -> bool:
             )
             update = site.make("dynamic-update-slice", operand, inner, *starts, shape=operand.shape)
             site.replace(update)
-        if not _rewritten(inner, KnownArrays(module, _LIMIT), PassLog()):
+        if not _rewritten(inner, KnownArrays(module, LIMIT), PassLog()):
             return False
     return True
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.findings import (
+    contention,
     donation,
     folding,
     index_ranges,
@@ -77,6 +78,7 @@ KINDS: Final = tuple(
         ("parallel-scan", "scan that could be parallel", "time", recurrences.parallel_scans),
         ("indexed-range", "indices that count up", "time", index_ranges.ranges),
         ("running-reduction", "running sum written as a window", "time", running.reductions),
+        ("contention", "updates that meet in few places", "time", contention.scatters),
         ("small-kernels", "small kernels side by side", "time", launches.side_by_side),
         ("copy", "copy in memory", "time", donation.copies),
         ("not-donated", "argument that could hold a result", "memory", donation.arguments),

@@ -7,7 +7,15 @@ from typing import Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
-from hloopt.findings.finding import Finding, KernelShare, LoopBuffer, ReducedDot, RefusedArray
+from hloopt.findings.contention import contended
+from hloopt.findings.finding import (
+    ContendedScatter,
+    Finding,
+    KernelShare,
+    LoopBuffer,
+    ReducedDot,
+    RefusedArray,
+)
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
 from hloopt.findings.planning import Planner, is_planned
@@ -49,6 +57,7 @@ class Findings(Displayed):
     loops     large arrays that loops update in place
     arrays    the largest between kernels, each with the refusal that keeps it in memory and both prices
     reduced   a dot that the compiler computes as a sum, if there is one
+    scatters  whose time depends on how many indices are equal
     rows      the findings, those that gain most first
     useless   how many candidates were tried and gained nothing, or changed the results, by kind
     untried   how many smaller candidates were left out, by kind
@@ -65,6 +74,7 @@ class Findings(Displayed):
     loops: tuple[LoopBuffer, ...]
     arrays: tuple[RefusedArray, ...]
     reduced: ReducedDot | None
+    scatters: tuple[ContendedScatter, ...]
     rows: tuple[Finding, ...]
     useless: dict[str, int]
     untried: dict[str, int]
@@ -83,6 +93,7 @@ class Findings(Displayed):
             "loops": [one.to_json() for one in self.loops],
             "arrays": [one.to_json() for one in self.arrays],
             "reduced_dot": None if self.reduced is None else self.reduced.to_json(),
+            "scatters": [one.to_json() for one in self.scatters],
             "findings": [one.to_json() for one in self.rows],
             "without_gain": self.useless,
             "untried": self.untried,
@@ -125,6 +136,7 @@ def find(
         loop_buffers(subject),
         largest_kept(subject),
         reduced_dot(subject),
+        contended(subject),
         tuple(found.best()),
         found.useless,
         found.untried,

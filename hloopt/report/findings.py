@@ -10,6 +10,7 @@ from rich.console import Console
 
 from hloopt.findings import (
     KINDS,
+    ContendedScatter,
     Finding,
     Findings,
     Gain,
@@ -164,6 +165,9 @@ def _notes(found: Findings) -> Iterator[str]:
             yield f"- {_array_text(array)}"
     if found.reduced is not None:
         yield f"- {_reduced_text(found.reduced)}"
+    for scatter in found.scatters:
+        if scatter.name not in said:
+            yield f"- {_scatter_text(scatter)}"
     if found.untried:
         left = sum(found.untried.values())
         yield f"- {left} smaller candidates were not tried: a larger -n tries more"
@@ -199,6 +203,21 @@ def _reduced_text(row: ReducedDot) -> str:
         f"{widened}; the module takes {now} so and {kept} with dots "
         "(--xla_gpu_enable_dot_strength_reduction=false keeps them)"
     )
+
+
+def _scatter_text(row: ContendedScatter) -> str:
+    place = f" at {row.line}" if row.line else ""
+    text = (
+        f"%{row.name}{place} combines {row.windows:,} windows in {row.places:,} places, and those that "
+        f"meet wait for each other (contention): it takes {seconds(row.seconds)} with {row.least:,} a "
+        f"place, spread evenly, and {seconds(row.worst)} with all in one"
+    )
+    if row.native:
+        text += (
+            f" ({seconds(row.swapped)} where the compiler has no atomic {row.native} but compares and swaps, "
+            "as jaxlib 0.10.2 to 0.11.0)"
+        )
+    return f"{text}; sorted by index, with indices_are_sorted=True, they are summed first and do not wait"
 
 
 def _array_text(row: RefusedArray) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from rich.console import Console
 
+from hloopt.cost_models.model import Bound
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import ROOFLINE
 from hloopt.kernels.costs import KernelCost
@@ -20,7 +21,7 @@ from hloopt.rewrite.source_lines import lines_text
 __all__ = ["By", "iteration_notes", "prediction_json", "show_prediction", "sum_word"]
 
 By: TypeAlias = Literal["kernel", "source", "opcode"]
-_BOUNDS = ("memory", "compute", "launch")
+_BOUNDS = get_args(Bound)
 
 
 def prediction_json(predictor: Predictor, rows: Sequence[KernelCost]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from hloopt.analysis.index import Index
 from hloopt.codegen.emission import Asking
 from hloopt.codegen.writer import FunctionWriter, Pointee
+from hloopt.cost_models.contention import NATIVE
 from hloopt.ir import Computation
 from hloopt.kernel_ir.expressions import TRUE, Call, Expr
 from hloopt.kernel_ir.types import BOOL, VOID
-from hloopt.kernels.families.scatter import NATIVE
 from hloopt.ops.traits import ASSOCIATIVE, op_table
 
 __all__ = ["combine_atomically"]

@@ -18,32 +18,17 @@ from hloopt.ir import Instruction
 from hloopt.kernels.families.loop import operands_read, own_threads
 from hloopt.kernels.kernel import NO, YES, Kernel, Site, Verdict, always, elemental_problem
 from hloopt.kernels.spec import Argument, KernelPart, KernelSpec, Launch, LeafPlace, Tile, written
-from hloopt.ops.traits import ASSOCIATIVE, EXACT, op_table
+from hloopt.ops.traits import EXACT
 from hloopt.types import DType, ScatterDims
 
 __all__ = [
     "KERNELS",
-    "NATIVE",
     "combiner",
     "pairs_in_place",
     "scatter_count",
     "scatter_of",
     "scatter_problem",
 ]
-
-NATIVE = op_table(
-    {
-        "add": frozenset({"s32", "u32", "u64", "f32", "f64"}),
-        "minimum": frozenset({"s32", "u32", "s64", "u64"}),
-        "maximum": frozenset({"s32", "u32", "s64", "u64"}),
-        "and": frozenset({"s32", "u32", "u64"}),
-        "or": frozenset({"s32", "u32", "u64"}),
-        "xor": frozenset({"s32", "u32", "u64"}),
-    },
-    ASSOCIATIVE,
-    "a loop of compare and swap",
-)
-"""Element types for which CUDA has the combiner as one atomic instruction, on every GPU since sm_60."""
 
 
 def scatter_of(region: Region) -> Instruction | None:
