@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
+from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.executions import executions
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError
@@ -15,6 +16,7 @@ from hloopt.findings.parts import cut_out
 from hloopt.findings.planning import Planner, ProgramPlan
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
+from hloopt.ops import traits
 from hloopt.prover.compare import compare_modules
 from hloopt.prover.executor import Executor
 from hloopt.prover.trials import TrialOptions
@@ -36,7 +38,8 @@ _PART: Final = 120
 _FLOPS: Final = 4e9
 _BYTES: Final = 2e9
 _LAUNCHES: Final = 50_000
-"""The most that a module may compute, move and launch for its results to be compared by running it here."""
+_BYTES_MADE: Final = 1e10
+"""The most that a module may compute, move, launch and make for its results to be compared here."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,21 @@ def _gains(measure: Measure, before: float, after: float) -> bool:
     return before - after > max(0.02 * before, least)
 
 
+def _as_written(module: Module) -> tuple[float, float]:
+    """Flops, and bytes of results, of all ops as they are written, as often as they run."""
+    runs = executions(module, lambda one: float(one.shape.byte_size))
+    ops = [
+        (run.counted, one)
+        for computation, run in runs.items()
+        for one in computation
+        if one.opcode not in traits.FREE | traits.CONTROL_FLOW
+    ]
+    return (
+        sum(times * instruction_cost(one).flops for times, one in ops),
+        sum(times * one.shape.byte_size for times, one in ops),
+    )
+
+
 def _verdict(
     modules: tuple[Module, Module], plan: ProgramPlan, tolerance: Tolerance
 ) -> tuple[str, str]:
@@ -223,6 +241,10 @@ def _verdict(
     cost = plan.totals.cost
     if cost.flops > _FLOPS or cost.bytes_accessed > _BYTES or plan.totals.launches > _LAUNCHES:
         return "not verified", "a run takes too long here"
+    # The bounds of errors are found op by op; what a plan updates in place is copied in each iteration.
+    flops, size = map(max, zip(*map(_as_written, modules), strict=True))
+    if flops > _FLOPS or size > _BYTES_MADE:
+        return "not verified", "the bounds of rounding take too long here"
     try:
         found = compare_modules(
             *modules,
