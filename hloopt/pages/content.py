@@ -9,14 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hloopt.analysis.liveness import Known, called_bytes, live_ranges, peak
-from hloopt.analysis.memory import memory_model
+from hloopt.analysis.assignment import assign_buffers
 from hloopt.ir import Instruction, Module
 from hloopt.ir.instruction import brief
 from hloopt.kernels.costs import KernelCost
 from hloopt.pages.unfolding import Unfolding
 from hloopt.report.kernels import kernel_text, launch_text
-from hloopt.report.memory import memory_use
 from hloopt.report.picture import draw, kind_of, short_text
 from hloopt.rewrite.naming import op_name_of
 
@@ -200,37 +198,33 @@ def _refused(row: Lost, numbers: PageNumbers) -> dict[str, Any]:
 
 
 def memory(module: Module, numbers: PageNumbers, *, gpu: bool) -> dict[str, Any]:
-    """What a run needs as XLA assigns it; what is alive at each instruction of the entry, and at the peak."""
-    entry = module.entry
-    known: Known = {}
-    found = peak(entry, known)
-    model = memory_model(entry)
-    change = [0] * (len(entry) + 1)
-    for buffer in live_ranges(entry):
-        change[buffer.start] += buffer.byte_size
-        change[buffer.end + 1] -= buffer.byte_size
-    alive, moments = 0, []
-    for place, one in enumerate(model.instructions):
-        alive += change[place]
-        moments.append((numbers.of[one], alive + called_bytes(one, known)))
+    """What a run needs as XLA assigns it, and what is alive at each instruction, and at the peak."""
+    found = assign_buffers(module, gpu=gpu)
+    order, time = found.schedule.order, found.peak_time()
+    given = found.bytes_of("parameter")
+    alive = [
+        (numbers.of[one], given + size) for one, size in zip(order, found.over_time(), strict=True)
+    ]
+    kinds = {value: one.kind for one in found.allocations for value, _ in one.values}
+    buffers = [value for value in found.alive(time) if value.byte_size]
     return {
-        "assigned": memory_use(module, gpu=gpu, most=0).to_json(),
-        "peak": found.byte_size,
-        "at": None if found.instruction is None else numbers.of[found.instruction],
-        "called": found.called_bytes,
-        "moments": _thinned(moments),
+        "assigned": {"bytes": found.byte_size}
+        | {kind: found.bytes_of(kind) for kind in ("parameter", "result", "temporary")},
+        "peak": alive[time][1],
+        "at": alive[time][0],
+        "moments": _thinned(alive),
         "buffers": [
             {
                 "at": numbers.of[buffer.instruction],
                 "index": list(buffer.index),
                 "bytes": buffer.byte_size,
-                "kind": buffer.kind,
-                "start": numbers.of[model.instructions[buffer.start]],
-                "end": numbers.of[model.instructions[buffer.end]],
+                "kind": kinds[buffer],
+                "start": numbers.of[buffer.instruction],
+                "end": numbers.of[order[min(buffer.life.end, len(order) - 1)]],
             }
-            for buffer in found.buffers[:_MOST_ALIVE]
+            for buffer in buffers[:_MOST_ALIVE]
         ],
-        "others": len(found.buffers[_MOST_ALIVE:]),
+        "others": len(buffers[_MOST_ALIVE:]),
     }
 
 

@@ -163,8 +163,8 @@ async function passesSection() {
 async function memorySection() {
   const found = await part("memory"), { assigned } = found;
   await instructions();
-  return h("div", {}, h("p", {}, h("b", {}, bytesText(assigned.bytes)), ` are needed as XLA assigns buffers: ${["parameters", "results", "temporaries"].map((kind) => `${bytesText(assigned[kind])} of ${kind}`).join(", ")}.`),
-    h("p", {}, h("b", {}, bytesText(found.peak)), " are alive at most", found.at === null ? "" : [", while ", linkTo(found.at), " runs"], found.called ? `: ${bytesText(found.called)} of them in the computations it calls` : "", "."),
+  return h("div", {}, h("p", {}, h("b", {}, bytesText(assigned.bytes)), ` are needed as XLA assigns buffers: ${[["parameter", "parameters"], ["result", "results"], ["temporary", "temporaries"]].map(([kind, name]) => `${bytesText(assigned[kind])} of ${name}`).join(", ")}.`),
+    h("p", {}, h("b", {}, bytesText(found.peak)), " are alive at most", ", while ", linkTo(found.at), " runs."),
     memoryChart(found, inspect), h("h3", {}, "Alive at the peak"),
     table([
       { head: "buffer", kind: "wide", cell: (row) => [linkTo(row.at), row.index.length ? `{${row.index}}` : ""], sort: (row) => program.names[row.at], find: (row) => program.names[row.at] },

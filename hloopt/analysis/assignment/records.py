@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from hloopt.analysis.assignment.live_ranges import FlatSchedule, LiveRange
@@ -71,20 +72,20 @@ class BufferAssignment:
                         found[place] = value
         return sorted(found.values(), key=lambda value: -value.byte_size)
 
-    def peak_time(self) -> int:
-        """The time at which most bytes of temporaries and results live, the first one."""
+    def over_time(self) -> list[int]:
+        """The bytes of temporaries and results that live while each instruction of the schedule runs."""
         change: dict[int, int] = defaultdict(int)
         for allocation in self.allocations:
             if allocation.kind in ("temporary", "result"):
                 for start, end, byte_size in _lives(allocation):
                     change[start] += byte_size
                     change[end + 1] -= byte_size
-        best, best_time, now = -1, 0, 0
-        for time in sorted(change):
-            now += change[time]
-            if now > best:
-                best, best_time = now, time
-        return best_time
+        return list(accumulate(change[time] for time in range(len(self.schedule.order))))
+
+    def peak_time(self) -> int:
+        """The time at which most bytes of temporaries and results live, the first one."""
+        alive = self.over_time()
+        return alive.index(max(alive))
 
 
 def _lives(allocation: BufferAllocation) -> Iterator[tuple[int, int, int]]:
