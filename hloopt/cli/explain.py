@@ -75,10 +75,10 @@ def command(
     """Explain why instructions are fused or apart, and their kernels: [FILE] [INSTRUCTION [INSTRUCTION]].
 
     Two instructions: whether they are in one kernel, what keeps them apart, what that costs, which option,
-    rule or line of a lock file would change it. One: its kernel, what joined that, why its neighbours did not;
-    and which kernels could run it, which limit ruled out the others, what each is estimated to cost. None: the
-    ten refusals that cost the most time, the arrays that stay in memory between kernels with the codes of the
-    refusals that keep them there, and a summary by kernel and reason.
+    rule or line of a lock file would change it. One: what is known of it as a matrix, its kernel, what joined
+    that, why its neighbours did not, which kernels could run it, which limits ruled out the others, and
+    what each costs. None: the ten refusals that cost the most time, the arrays that stay in memory between
+    kernels with the codes of the refusals that keep them there, and a summary by kernel and reason.
 
     An INSTRUCTION is a name of the file as it is given, or after optimisation; a glob, /regex/, op:OPCODE or
     op_name:GLOB mean several.

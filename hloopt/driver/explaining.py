@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.driver.explain_fusion import FusionAnswer, Questions
+from hloopt.driver.explain_matrices import KnownMatrix, known_matrices
 from hloopt.driver.explain_trials import Trials
 from hloopt.driver.kernels import times_in
 from hloopt.driver.options import KernelOptions, PassOptions
@@ -76,6 +77,7 @@ class ModuleExplained(Displayed):
     choices   those that the names are about, each with its candidates; of no name all
     costs     what the kernels cost, by place
     notes     those of passes
+    matrices  what is known of the results of those that are named, as the file has them
     measured  the times of a real run, where they were joined to the module as it was given
     """
 
@@ -88,6 +90,7 @@ class ModuleExplained(Displayed):
     limits: Limits
     matters: bool
     notes: tuple[str, ...]
+    matrices: tuple[KnownMatrix, ...] = ()
     measured: MeasuredTimes | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -95,6 +98,8 @@ class ModuleExplained(Displayed):
         found: dict[str, Any] = {"module": self.module, "target": self.target}
         if self.fusion is not None:
             found["fusion"] = self.fusion.json
+        if self.matrices:
+            found["matrices"] = [one.to_json() for one in self.matrices]
         if self.measured is not None:
             found["measured"] = self.measured.to_json()
         if not self.names:
@@ -104,7 +109,7 @@ class ModuleExplained(Displayed):
 
     def show(self, console: Console, *, every: bool = False) -> None:
         """Print it; ``every`` candidate, those for other opcodes included."""
-        blocks: list[Callable[[Console], None]] = []
+        blocks: list[Callable[[Console], None]] = [one.show for one in self.matrices]
         if self.fusion is not None and (self.matters or self.fusion.rewritten):
             blocks.append(self.fusion.show)
         if self.names:
@@ -134,6 +139,7 @@ def explain_module(
     module: Module, names: Sequence[str], chosen: Chosen, selection: Selecting
 ) -> ModuleExplained:
     """As ``explain``, of a module that the passes change in place."""
+    matrices = known_matrices(module, names)
     answer, refused, notes, matters = _fusion(module, names, chosen, selection)
     ready, rows = module, list["Choice"]()
     if selection.has_kernels:
@@ -143,7 +149,9 @@ def explain_module(
         wanted = _kernels(names, answer)
         found = [row for row in rows if row.instruction in wanted and len(names) == 1]
         if answer is None and not found:
-            raise UsageError(refused)
+            if not matrices:
+                raise UsageError(refused)
+            notes = [*notes, refused]
     return ModuleExplained(
         module.name,
         selection.instance.target,
@@ -154,6 +162,7 @@ def explain_module(
         selection.instance.limits(),
         matters,
         tuple(notes),
+        matrices,
     )
 
 

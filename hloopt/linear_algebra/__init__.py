@@ -15,6 +15,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import open_computations
 from hloopt.linear_algebra.clusters import KINDS, Cluster, clusters
+from hloopt.linear_algebra.structured import write_structured
 from hloopt.rewrite import Pass, PassLog
 from hloopt.targets import find_target
 
@@ -35,6 +36,15 @@ class LinearAlgebra(Pass):
         slice(dot(A, B))             =>  dot(slice(A), slice(B))
         sum of the diagonal of A B   =>  reduce-add(A * transpose(B))
         dot(diagonal mask * d, A)    =>  d * A
+
+    What is known of a matrix (``hloopt explain`` says it) makes its products cheaper, too:
+
+        dot(identity, A)             =>  A
+        dot(one-hot rows, A)         =>  gather(A)
+        dot(diagonal, A)             =>  multiply(diagonal, A)
+        dot(triangle, A)             =>  concatenate(dots of what is not zero)
+        dot(A, transpose(A))         =>  one half, and its transpose
+        dot(blocks, A)               =>  concatenate(dot(block, part of A), ...)
 
     All of them, and what follows from several, are found in one form: a sum of products over named indices.
     Values that share products are planned together, and a product that several need is computed once.  Sums
@@ -82,7 +92,11 @@ ENTRY main {
         rounds, settled = 0, set[object]()
         while rounds < _ROUNDS and self._all(computation, effects, settled, log):
             rounds += 1
-        return rounds > 0
+        reassociates = self.fast_math or self.reassociate
+        target = find_target(self.target)
+        read = write_structured(computation, target, log, reassociates=reassociates)
+        _remove_dead(read)
+        return rounds > 0 or bool(read)
 
     def _all(
         self, computation: Computation, effects: Effects, settled: set[object], log: PassLog

@@ -7,7 +7,9 @@ from collections.abc import Set as AbstractSet
 from math import prod
 from typing import Final, Literal, TypeAlias
 
+from hloopt.analysis.cost import Cost
 from hloopt.cost_models.device_times import LAUNCH_NS
+from hloopt.cost_models.gemm import GemmSizes, best_time
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.linear_algebra.terms import Coefficient, IndexAxes, IndexAxis, IndexSpace, TensorIndex
@@ -65,6 +67,9 @@ class AlgebraPrices:
     """
 
     def __init__(self, target: Target, dtype: DType) -> None:
+        self.target = target
+        self._dtype = dtype
+        self._known: dict[tuple[int, int, int, int], float] = {}
         self.bandwidth = target.memory_bandwidth
         self.launch = LAUNCH_NS * 1e-9 if target.has_threads else _HOST_STEP
         self.bytes = dtype.bits / 8
@@ -76,6 +81,23 @@ class AlgebraPrices:
         """Of a matrix product that reads and writes so many elements."""
         moved = elements * self.bytes / self.bandwidth
         return self.launch + max(2 * multiply_adds / self.product_flops, moved)
+
+    def matrix_product(self, batch: int, rows: int, columns: int, depth: int) -> float:
+        """Of products of matrices of these sides, by the model of libraries where the target has one."""
+        sides = (batch, rows, columns, depth)
+        found = self._known.get(sides)
+        if found is None:
+            found = self._known[sides] = self._matrix_product(*sides)
+        return found
+
+    def _matrix_product(self, batch: int, rows: int, columns: int, depth: int) -> float:
+        given, made = batch * (rows + columns) * depth, batch * rows * columns
+        if not self.target.has_threads or not self.target.peak_flops(self._dtype.name, "matrix"):
+            return self.product(made * depth, given + made)
+        sizes = GemmSizes(batch, rows, columns, depth, self._dtype.name, self.bytes)
+        moved = (int(elements * self.bytes) for elements in (given, made))
+        cost = Cost(2 * made * depth, 0, *moved)
+        return self.launch + best_time(sizes, cost, self.target).exec_ns * 1e-9
 
     def sum(self, elements: int) -> float:
         """Of adding up an array."""
