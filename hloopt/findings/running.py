@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hloopt.findings.associative_scan import scanned
@@ -20,6 +21,8 @@ __all__ = ["reductions"]
 
 _LEAST: Final = 32
 """Elements along the dimension from which on it is looked at."""
+_MANY: Final = 1 << 22
+"""Elements from which on the fewest steps are worth any number of kernels."""
 _BLOCK: Final = 4
 """Elements of a block that takes few steps an element and few kernels."""
 _WORDS: Final = op_table({
@@ -42,7 +45,7 @@ def reductions(subject: Subject) -> Iterator[FindingCandidate]:
         if found is None or not _may_go(window, found):
             continue
         if not (one_pass and named_combiner(window.to_apply)):
-            yield _candidate(window, found)
+            yield _candidate(window, found, in_blocks=not one_pass)
 
 
 def _may_go(window: Instruction, found: RunningDim) -> bool:
@@ -56,17 +59,17 @@ def _may_go(window: Instruction, found: RunningDim) -> bool:
     return not opcode or opcode in IDEMPOTENT or is_identity(opcode, window.fold_inits[0])
 
 
-def _candidate(window: Instruction, found: RunningDim) -> FindingCandidate:
+def _candidate(window: Instruction, found: RunningDim, *, in_blocks: bool) -> FindingCandidate:
     opcode = named_combiner(window.to_apply)
     name, function = _WORDS.get(opcode, ("reduction", "f"))
     source = window.fold_inputs[0]
     size = source.array.dims[found.axis]
     reverse = ", reverse=True" if found.reverse else ""
     steps = source.array.elements * (size - 1)
-    if opcode:
+    if in_blocks:
         how = "compilers compute it in blocks of 16 at best, each element from the first of its block on."
     else:
-        how = "its region is not one op, so that compilers fold each element from the first one on."
+        how = "its region is not one op, so that each element is folded from the first one on."
     remedy = FindingRemedy(
         "model",
         f"jax.lax.associative_scan({function}, x, axis={found.axis}{reverse}), which combines neighbours, then "
@@ -76,9 +79,6 @@ def _candidate(window: Instruction, found: RunningDim) -> FindingCandidate:
         f"%{window.name} is a running {name} along {size:,} elements, written as a reduce-window of {steps:,} "
         f"steps; {how} In pairs it is {2 * source.array.elements:,}."
     )
-    scan = FindingCandidate((window,), why, (remedy,), _as_scan)
-    if not opcode:
-        return scan
     blocks = FindingRemedy(
         "hloopt", f"reduce-window-rewriter{{fast_math=true,block={_BLOCK}}}, before other passes"
     )
@@ -87,8 +87,11 @@ def _candidate(window: Instruction, found: RunningDim) -> FindingCandidate:
         f"cut the dimension into blocks of {_BLOCK} to 8 by a reshape: run within blocks, over their last "
         "elements, and combine both",
     )
-    in_blocks = FindingCandidate((window,), why, (blocks, reshaped), _in_blocks)
-    return FindingCandidate((window,), why, (remedy,), _as_scan, instead=in_blocks)
+    scan = FindingCandidate((window,), why, (remedy,), _as_scan)
+    if source.array.elements > _MANY:
+        return scan
+    shorter = FindingCandidate((window,), why, (blocks, reshaped), _in_blocks)
+    return replace(scan, instead=shorter)
 
 
 def _in_blocks(module: Module, places: Sequence[Instruction]) -> bool:

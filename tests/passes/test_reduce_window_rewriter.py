@@ -91,6 +91,24 @@ def test_others_stay(one: str, reason: str) -> None:
     assert [reason in remark.reason for remark in log.remarks] == ([True] if reason else [])
 
 
+LOG_ADD_EXP = """m = f32[] maximum(a, b) s = f32[] subtract(a, b) d = f32[] abs(s) n = f32[] negate(d)
+e = f32[] exponential(n) l = f32[] log-plus-one(e) ROOT r = f32[] add(m, l)"""
+LAST = "z = s32[] constant(0) c = pred[] compare(b, z), direction=NE ROOT r = s32[] select(c, b, a)"
+
+
+@pytest.mark.parametrize("window", ["size=100 pad=99_0", "size=100 pad=0_99"])
+def test_regions_of_several_ops_are_cut_too(window: str) -> None:
+    """In the order of the elements; with a neutral initial value, and where rounding may change."""
+    one = text("f32", "100", window, "", "-1e30", LOG_ADD_EXP)
+    check(one, ReduceWindowRewriter(), changes=False)
+    check(one, ReduceWindowRewriter(fast_math=True), rtol=1e-5)
+    counted = text("f32", "100", window, "", "1", LOG_ADD_EXP)
+    check(counted, ReduceWindowRewriter(fast_math=True), changes=False)
+    ordered = text("s32", "100", window, "", "0", LAST)
+    _, log = check(ordered, ReduceWindowRewriter(fast_math=True), draws=4)
+    assert log.hits == {"reduce in blocks": 1}
+
+
 def test_a_block_of_one_is_refused() -> None:
     """It would be the same again."""
     with pytest.raises(UsageError, match="a block has at least 2 elements"):

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
+from hloopt.interpret import EVALUATORS
+from hloopt.interpret.interpreter import Interpreter
+from hloopt.interpret.reducer import reducer_of
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import IDEMPOTENT
 from hloopt.passes.expand.expander import Expander
 from hloopt.passes.expand.writer import Term, Writer
-from hloopt.rewrite.regions import is_exact, is_identity, named_combiner
+from hloopt.rewrite.regions import is_exact, is_identity, is_liftable, lifted, named_combiner
+from hloopt.rewrite.site import Site
 from hloopt.types import RunningDim, Window, WindowDim
 
 __all__ = ["ReduceWindowRewriter"]
+
+_NUMBERS: Final = (-37, -2, -1, 0, 1, 3, 20, 100)
+"""Which initial values are combined with, to see whether they are neutral; they are those of every type."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,8 @@ class ReduceWindowRewriter(Expander):
 
     f32[64] with blocks of 16: 64 * 16 + 4 * 4 + 64 steps instead of 64 * 64.  Sums and products of floats
     are added up in another order, which needs ``fast_math``; maxima, and all of integers, keep every bit.
-    Left out: windows over several operands, and initial values that are not the identity of the reduction.
+    Regions of several ops (``jax.lax.cumlogsumexp``) need it too.  Left out: windows over several operands, and
+    initial values that are not the identity of the reduction.
 
     block       elements of a block
     fast_math   whether to rewrite floating-point sums and products
@@ -74,15 +84,23 @@ ENTRY main {
     def obstacle(self, instruction: Instruction) -> str | None:
         """A reduction that may not be regrouped, or an initial value that comes in more often."""
         opcode = named_combiner(instruction.to_apply)
-        if not opcode:
-            return "the region is not one associative op of its two parameters"
         shape = instruction.array
+        if not is_exact(opcode, shape) and shape.dtype.is_narrow_float and not self.narrow:
+            return f"{opcode or 'a region'} of {shape.dtype} would round each block"
+        if not opcode:
+            return self._obstacle_of_region(instruction)
         if not is_exact(opcode, shape) and not self.fast_math:
             return f"{opcode} of {shape.dtype} rounds by its order, which needs fast_math"
-        if not is_exact(opcode, shape) and shape.dtype.is_narrow_float and not self.narrow:
-            return f"{opcode} of {shape.dtype} would round each block"
         if opcode not in IDEMPOTENT and not is_identity(opcode, instruction.operands[1]):
             return f"the initial value is not the identity of {opcode}, and would be combined once per block"
+        return None
+
+    def _obstacle_of_region(self, instruction: Instruction) -> str | None:
+        """Of a region of several ops, as logaddexp; of one that is not associative no result is defined."""
+        if not self.fast_math or not is_liftable(instruction.to_apply, instruction.operands):
+            return "the region is not one associative op of its two parameters"
+        if not _is_neutral(instruction):
+            return "the initial value may not be neutral, and would be combined once per block"
         return None
 
     def expand(self, instruction: Instruction, write: Writer) -> Term:
@@ -91,8 +109,23 @@ ENTRY main {
         region = instruction.to_apply
         found = _running(instruction)
         assert found is not None
-        scan = _Scan(write, init, region, found.reverse, self.block)
+        site = Site(instruction)
+        scan = _Scan(write, site, init, region, found.reverse, self.block)
         return scan.running(source, found.axis)
+
+
+def _is_neutral(instruction: Instruction) -> bool:
+    """Whether a known initial value changes no number that it is combined with; some are tried."""
+    init = instruction.operands[1].literal
+    if init is None or init.array is None:
+        return False
+    numbers = np.array(_NUMBERS).astype(init.array.dtype)
+    context = Interpreter(instruction.module, EVALUATORS)
+    reducer = reducer_of(instruction.to_apply, context)
+    first = np.broadcast_to(init.array, numbers.shape)
+    with np.errstate(all="ignore"):
+        (found,) = reducer.apply([first], [numbers])
+    return bool(np.array_equal(found, numbers))
 
 
 def _running(instruction: Instruction) -> RunningDim | None:
@@ -107,6 +140,7 @@ class _Scan:
     """Writes running reductions of one kind."""
 
     write: Writer
+    site: Site
     init: Term
     region: Computation
     reverse: bool
@@ -125,10 +159,20 @@ class _Scan:
         totals = self.cut(within, dimension + 1, last, last + 1).reshape(*before, count, *after)
         others = self.shifted(self.running(totals, dimension), dimension)
         kept = [axis for axis in range(len(within.dims)) if axis != dimension + 1]
-        whole = within.binary(
-            named_combiner(self.region), others.broadcast(within.shape, *kept)
-        ).reshape(*padded.dims)
+        whole = self.combined(others.broadcast(within.shape, *kept), within).reshape(*padded.dims)
         return self.cut(whole, dimension, 0, length)
+
+    def combined(self, others: Term, within: Term) -> Term:
+        """What the blocks before (or behind) come to with what is within a block, in the order of elements."""
+        opcode = named_combiner(self.region)
+        if opcode:
+            return within.binary(opcode, others)
+        pair = (within, others) if self.reverse else (others, within)
+        operands = [one.instruction for one in pair]
+        (made,) = lifted(self.region, operands, within.shape, self.site)
+        self.write.made += self.site.created
+        self.site.created.clear()
+        return self.write.term(made)
 
     def shifted(self, totals: Term, dimension: int) -> Term:
         """What comes before each block: the totals moved on by one, the initial value at the open end."""
