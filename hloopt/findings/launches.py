@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -42,17 +43,23 @@ def side_by_side(subject: Subject) -> Iterator[FindingCandidate]:
         f"{len(small)} kernels of the entry move {largest:,} bytes or less each and take "
         f"{seconds * 1e6:.3g} us, nearly all of it launches. They do not wait for each other: "
         "some can be one kernel.",
-        (
-            FindingRemedy(
-                "model",
-                "keep what is treated alike in one array: jax.flatten_util.ravel_pytree, "
-                "optax.flatten(optimizer), jnp.stack or vmap",
-            ),
-            FindingRemedy("hloopt", f"{_JOINED} behind the other fusions"),
-        ),
+        (*_one_array(small), FindingRemedy("hloopt", f"{_JOINED} behind the other fusions")),
         _join,
         is_late=True,
     )
+
+
+def _one_array(small: Sequence[KernelCost]) -> Iterator[FindingRemedy]:
+    """What the user can do where half of the kernels, and ``_MANY`` at least, do the same with other arrays."""
+    forms = Counter(
+        tuple(sorted(Counter(one.opcode for one in row.instruction.calls).items())) for row in small
+    )
+    if max(forms.values()) >= max(_MANY, len(small) / 2):
+        yield FindingRemedy(
+            "model",
+            "keep what is treated alike in one array: jax.flatten_util.ravel_pytree, "
+            "optax.flatten(optimizer), jnp.stack or vmap",
+        )
 
 
 def _is_small(row: KernelCost, module: Module) -> bool:

@@ -195,7 +195,7 @@ def _size(shape: ArrayShape, dims: Sequence[int]) -> int:
 
 def _as_sums(module: Module, places: Sequence[Instruction]) -> bool:
     for dot in places:
-        as_reduction(dot)
+        as_reduction(dot, as_written=True)
     return bool(places)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from hloopt.dataclass import dataclass
@@ -11,6 +12,7 @@ from hloopt.findings.contention import contended
 from hloopt.findings.finding import (
     ContendedScatter,
     Finding,
+    FindingRemedy,
     KernelShare,
     LoopBuffer,
     ReducedDot,
@@ -171,15 +173,34 @@ class _Search:
             if found:
                 most = max(made.gain.saved for made, _ in found)
                 made, way = next(pair for pair in found if pair[0].gain.saved >= _ENOUGH * most)
-                self.found.append(self._finding(kind, way, made))
+                remedies = self._remedies(way[0])
+                if remedies:
+                    self.found.append(self._finding(kind, way, made, remedies))
             else:
                 self.useless[kind.name] = self.useless.get(kind.name, 0) + 1
 
     def _weight(self, group: Sequence[FindingCandidate]) -> float:
         return sum(_bytes(one) * self.subject.runs(one.sites[0])[0] for one in group)
 
+    def _remedies(self, candidate: FindingCandidate) -> tuple[FindingRemedy, ...]:
+        """Without changes of the user's program where no line of it is behind the site."""
+        site = candidate.sites[0]
+        if site.opcode == "parameter" or not self.has_lines or _lines(site.module, candidate.sites):
+            return candidate.remedies
+        return tuple(one for one in candidate.remedies if one.way != "model")
+
+    @cached_property
+    def has_lines(self) -> bool:
+        """Whether the module says which lines of a program it is from."""
+        module = self.subject.module
+        return any(module.user_line(one.metadata) for one in module.instructions())
+
     def _finding(
-        self, kind: FindingKind, group: Sequence[FindingCandidate], made: Tried
+        self,
+        kind: FindingKind,
+        group: Sequence[FindingCandidate],
+        made: Tried,
+        remedies: tuple[FindingRemedy, ...],
     ) -> Finding:
         first = group[0]
         site, module = first.sites[0], self.subject.module
@@ -198,7 +219,7 @@ class _Search:
             made.cost,
             first.why,
             tuple(dict.fromkeys(one.name for one in first.blocking)),
-            first.remedies,
+            remedies,
             made.gain,
         )
 

@@ -164,3 +164,17 @@ def test_loop_fusions_may_overwrite_what_they_read_in_place() -> None:
     assert not may_overwrite(fusion(pointwise + result, shape, "kInput"), 0, (0,))
     turned = "k = f32[8]{0} reverse(p), dimensions={0} o = f32[8]{0} add(k, p) "
     assert not may_overwrite(fusion(turned + "ROOT a = f32[8]{0} negate(o)"), 0)
+
+
+@pytest.mark.parametrize(("operand", "may"), [(0, True), (1, False), (2, False)])
+@pytest.mark.parametrize("kind", ["kCustom", "kOutput"])
+def test_what_comes_behind_a_dot_may_overwrite(kind: str, operand: int, may: bool) -> None:
+    """A tile is read where it is written; the factors of the dot are read everywhere."""
+    body = """f {
+  p = f32[8,8]{1,0} parameter(0) a = f32[8,8]{1,0} parameter(1) b = f32[8,8]{1,0} parameter(2)
+  d = f32[8,8]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT s = f32[8,8]{1,0} add(p, d) }
+"""
+    call = """p = f32[8,8]{1,0} parameter(0) a = f32[8,8]{1,0} parameter(1) b = f32[8,8]{1,0} parameter(2)
+  ROOT r = f32[8,8]{1,0} fusion(p, a, b), calls=f, kind="""
+    assert may_overwrite(root(call + kind, body), operand) is may

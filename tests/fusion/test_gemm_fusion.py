@@ -117,6 +117,14 @@ APART = {
         "ROOT d = f32[32,40] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
         ["dot"],
     ),
+    "arithmetic of f64": (
+        (_XW + f"d = f32[64,48] {_DOT}\n ROOT r = f32[64,48] tanh(d)").replace("f32", "f64"),
+        ["dot"],
+    ),
+    "a conversion to f64": (
+        _XW + f"d = f32[64,48] {_DOT}\n ROOT r = f64[64,48] convert(d)",
+        ["dot"],
+    ),
     "a gather's result": (
         (" t = f32[100,32] parameter(0)\n i = s32[64,1] parameter(1)\n w = f32[32,48] parameter(2)\n"
         "g = f32[64,32] gather(t, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},"

@@ -116,3 +116,18 @@ def test_a_reduce_wants_long_rows(dims: str, layout: str) -> None:
     result = {"0": "f32[5,1,7]", "1": "f32[64,1,7]"}[dims]
     tail = f"z = f32[] constant(0)\n ROOT r = {result} reduce(g, z), dimensions={{{dims}}}, to_apply=a }}"
     assert layout_of_the_gather(REDUCED + GATHER + tail) == layout
+
+
+def test_what_parameters_decide_stays_for_a_reduce() -> None:
+    """Only a gather's layout is free: a product of broadcast parameters is row-major, and is summed so."""
+    text = (
+        "HloModule m\na { u = f32[] parameter(0)\n v = f32[] parameter(1)\n ROOT s = f32[] add(u, v) }\n"
+        "ENTRY e { x = f32[6,4]{1,0} parameter(0)\n y = f32[4,8]{1,0} parameter(1)\n"
+        "p = f32[6,4,8]{2,1,0} broadcast(x), dimensions={0,1}\n"
+        "q = f32[6,4,8]{2,1,0} broadcast(y), dimensions={1,2}\n"
+        "t = f32[6,4,8]{2,1,0} multiply(p, q)\n z = f32[] constant(0)\n"
+        "ROOT r = f32[6,8]{1,0} reduce(t, z), dimensions={1}, to_apply=a }\n"
+    )
+    module = hloopt.parse(text, "m")
+    LayoutAssignment().run(module, PassLog())
+    assert str(module.entry.by_name["t"].array.layout) == "{2,1,0}"

@@ -157,7 +157,7 @@ class _Growth:
             raise OrderError(instruction.opcode)
         # Pieces side by side are what a dot reads, and no other Triton kernel.
         if instruction.opcode != "concatenate" and (
-            words := unsupported_by_triton(instruction, self.target)
+            words := _unsupported(instruction, self.target)
         ):
             raise OrderError(words)
         return inputs(instruction, order, self.free)
@@ -236,7 +236,7 @@ def _joins(
     moves = user.opcode in PERMUTING - {"reverse"}
     if not moves and not user.op.is_elementwise:
         return f"no {user.opcode} behind a dot", ()
-    if words := unsupported_by_triton(user, growth.target):
+    if words := _unsupported(user, growth.target):
         return f"no {words}", ()
     for operand in user.operands:
         if operand is not value and not _is_given(operand):
@@ -249,6 +249,15 @@ def _joins(
     except OrderError as error:
         return f"no {error}", ()
     return "", below
+
+
+def _unsupported(node: Instruction, target: Target) -> str:
+    """What a Triton kernel of a dot does not have of an op: besides what none has, arithmetic of f64."""
+    if node.op.is_elementwise and any(
+        one.array.dtype.name == "f64" for one in (node, *node.operands)
+    ):
+        return f"{node.opcode} of f64 beside a dot"
+    return unsupported_by_triton(node, target)
 
 
 def _is_given(operand: Instruction) -> bool:

@@ -119,36 +119,44 @@ def _reaches(dot: Instruction) -> bool:
     return all(source.kind == result.kind and source.bits <= result.bits for source in sources)
 
 
-def as_reduction(dot: Instruction) -> None:
-    """Replace a dot by a multiply and a reduce; narrow floats are multiplied and added in f32, then rounded."""
+def as_reduction(dot: Instruction, *, as_written: bool = False) -> None:
+    """Replace a dot by a multiply and a reduce; narrow floats are multiplied and added in f32, then rounded.
+
+    The product is ``[batch, left, right, contracted]``, as XLA has it; ``as_written`` by users it has the
+    dimensions of the right operand in their order: ``(a[..., None] * b).sum(1)``, ``(a[:, None] * b).sum(-1)``.
+    """
     module = dot.module
     site, dims = Site(dot), DotDims.of(dot.attributes)
     kind = _sum_type(dot.array.dtype)
     lhs, rhs = (_converted(site, operand, kind) for operand in dot.operands)
     left = dims.lhs_free(lhs.array.rank)
     right = dims.rhs_free(rhs.array.rank)
-    batch, middle = len(dims.lhs_batch), len(left) + len(right)
-    # [batch, left, right, contracted], all in the order of the result.
-    sizes = (*dot.array.dims, *(lhs.array.dims[dim] for dim in dims.lhs_contracting))
+    batch, summed = len(dims.lhs_batch), len(dims.lhs_contracting)
+    from_left = batch + len(left)
+    is_between = as_written and min(dims.rhs_contracting, default=0) < min(right, default=0)
+    from_right = from_left + (summed if is_between else 0)
+    from_summed = from_left + (0 if is_between else len(right))
+    depth = tuple(lhs.array.dims[dim] for dim in dims.lhs_contracting)
+    kept = dot.array.dims
+    sizes = (*kept[:from_summed], *depth, *kept[from_summed:])
     shape = ArrayShape(kind, sizes, row_major(dot.array, sizes).layout)
     place = {dim: at for at, dim in enumerate(dims.lhs_batch)}
     place |= {dim: batch + at for at, dim in enumerate(left)}
-    place |= {dim: batch + middle + at for at, dim in enumerate(dims.lhs_contracting)}
+    place |= {dim: from_summed + at for at, dim in enumerate(dims.lhs_contracting)}
     other = {dim: at for at, dim in enumerate(dims.rhs_batch)}
-    other |= {dim: batch + len(left) + at for at, dim in enumerate(right)}
-    other |= {dim: batch + middle + at for at, dim in enumerate(dims.rhs_contracting)}
+    other |= {dim: from_right + at for at, dim in enumerate(right)}
+    other |= {dim: from_summed + at for at, dim in enumerate(dims.rhs_contracting)}
     a, b = _spread(site, lhs, place, shape), _spread(site, rhs, other, shape)
     value = site.make("multiply", a, b, shape=shape)
     if dims.lhs_contracting:
         zero = site.scalar(kind.name, 0)
         region = combiner_computation(module, "add", kind.name)
-        contracted = tuple(range(batch + middle, len(sizes)))
         value = site.make(
             "reduce",
             value,
             zero,
             shape=ArrayShape(kind, dot.array.dims, dot.array.layout),
-            dimensions=contracted,
+            dimensions=tuple(range(from_summed, from_summed + summed)),
             to_apply=region,
         )
     site.replace(_converted(site, value, dot.array.dtype))
