@@ -1,10 +1,11 @@
 """Are findings true?  Their advice carried out in JAX, planned again by XLA: ``python -m tests.findings.carried_out``.
 
 A line a pair of ``programs_*.py`` and target: the gain that ``hloopt why`` promises of the function as written, and
-what was found with the advice carried out.  For a GPU XLA plans both functions (it need not be there; the folder
+what was found with the advice carried out; where nothing is found, whether the advice would have gained.  For a GPU XLA plans both functions (it need not be there; the folder
 with the plug-in of JAX for CUDA is ``--plugin``, the folder of descriptions ``--specs``): times are those of the one
-cost model on XLA's plans, bytes those that XLA assigns.  For ``host`` both run on ``native``, in turn.  Elements are
-counted in the new module, or in JAX's results.
+cost model on XLA's plans, bytes those that XLA assigns.  For ``host`` both run on ``native``, in turn, and the loads of
+the machine before and after all of it are printed.  Elements are counted in the new module; of wrong results it is their
+share that counts, since their number depends on the inputs: those of JAX, and of XLA's plan for the GPU.
 
 ``--only NAME`` and ``--kind KIND`` choose pairs; files of ``--store`` are taken as they are unless ``--lower`` is given.
 ``HLOOPT_XLA_PYTHON`` names the Python with JAX.
@@ -28,7 +29,8 @@ import numpy as np
 import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
-from hloopt.findings import Finding, Findings, Planner
+from hloopt.findings import KINDS, Findings, Planner
+from hloopt.findings.finding import Measure
 from hloopt.findings.folding import elements_read
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
@@ -51,17 +53,28 @@ class Row:
     promised: tuple[float, float] | None = None
     found: tuple[float, float] | None = None
     why: str = ""
+    measure: Measure = "time"
 
     @property
     def ratio(self) -> float:
         """What was gained, by what was promised."""
         assert self.promised, "it is known"
         assert self.found, "it is known"
+        if self.measure == "accuracy":
+            return self._mended(*self.found) / self._mended(*self.promised)
         return (self.found[0] - self.found[1]) / (self.promised[0] - self.promised[1])
+
+    @staticmethod
+    def _mended(before: float, after: float) -> float:
+        return (before - after) / before if before else 0.0
 
     def text(self) -> str:
         """The line of the row."""
         head = f"{self.pair:30} {self.kind:16} {self.target:5}"
+        if not self.promised and self.found:
+            before, after = self.found
+            word = "missed" if before - after > 0.05 * before else "rightly not found"
+            return f"{head} {'':22} {f'{before:.3g} -> {after:.3g}':>22} {'':6} {word}"
         if not self.promised or not self.found:
             return f"{head} {self.why}"
         figures = [f"{a:.3g} -> {b:.3g}" for a, b in (self.promised, self.found)]
@@ -85,22 +98,23 @@ def judged(name: str, kind: str, target: str, folder: Path) -> Row:
     if facts["difference"]:
         return Row(name, kind, target, why=f"results differ: {facts['difference']}")
     sides = [hloopt.read(folder / f"{name}.{side}.hlo") for side in ("before", "after")]
+    (measure,) = (row.measure for row in KINDS if row.name == kind)
     looked = hloopt.why(sides[0], target, kinds=[kind], most=20)
     promised = promise(looked, kind)
-    if promised is None:
-        return Row(name, kind, target, why=f"not found ({looked.useless or 'no candidate'})")
-    (first, *_) = looked.rows
-    return Row(name, kind, target, promised, measured(name, target, first, folder, facts, sides))
+    found = measured(name, target, kind, measure, folder, facts, sides)
+    why = "" if promised else f"not found ({looked.useless or 'no candidate'})"
+    return Row(name, kind, target, promised, found, why, measure)
 
 
 def measured(
-    name: str, target: str, finding: Finding, folder: Path, facts: Any, sides: list[Any]
+    name: str, target: str, kind: str, measure: Measure, folder: Path, facts: Any, sides: list[Any]
 ) -> tuple[float, float]:
-    """The measure of the finding before and after, found on the target."""
-    measure = finding.gain.measure
+    """The measure before and after, found on the target."""
+    if kind == "inexact-rewrite":
+        before, after = (moved(name, side, target, folder, facts) for side in ("before", "after"))
+        return before, after
     if measure == "accuracy":
-        what = "moved" if finding.kind == "inexact-rewrite" else "not finite"
-        return facts[f"before {what}"], facts[f"after {what}"]
+        return facts["before not finite"], facts["after not finite"]
     if measure == "compile time":
         before, after = (elements_read(opened(side)) for side in sides)
         return before, after
@@ -114,6 +128,23 @@ def measured(
     plans = [hloopt.read(folder / f"{name}.{side}.gpu.hlo") for side in ("before", "after")]
     before, after = (planner.plan(plan).seconds for plan in plans)
     return before, after
+
+
+def moved(name: str, side: str, target: str, folder: Path, facts: Any) -> float:
+    """Elements that XLA's plan gives otherwise than the module as written, on the pair's arguments."""
+    written = hloopt.read(folder / f"{name}.{side}.hlo")
+    planned = hloopt.read(folder / f"{name}.{side}.gpu.hlo")
+    given = [
+        array * array.dtype.type(facts["scale"]) if array.dtype.kind == "f" else array
+        for array in arrays(written, folder / f"{name}.{side}.npz")
+    ]
+    pairs = zip(hloopt.evaluate(planned, given), hloopt.evaluate(written, given), strict=True)
+    return float(
+        sum(
+            (~np.isclose(one, other, rtol=1e-5, atol=0, equal_nan=True)).sum()
+            for one, other in pairs
+        )
+    )
 
 
 def opened(module: Any) -> Any:
@@ -174,7 +205,7 @@ def main() -> None:
     parser.add_argument("--specs", type=Path, default=Path(os.environ.get("HLOOPT_CORPUS", ".")) / "gpu_specs")  # fmt: skip
     given = parser.parse_args()
     known = json.loads(ask(str(given.store), plugin=given.plugin).splitlines()[-1])
-    rows = []
+    rows, load = [], os.getloadavg()[0]
     for name, (kind, targets) in known.items():
         if (given.only and name not in given.only) or (given.kind and kind not in given.kind):
             continue
@@ -185,11 +216,15 @@ def main() -> None:
             if target in given.target:
                 rows.append(judged(name, kind, target, given.store))
                 print(rows[-1].text(), flush=True)
-    known_rows = [row for row in rows if row.found]
+    known_rows = [row for row in rows if row.found and row.promised]
     near = sum(abs(row.ratio - 1) <= NEAR for row in known_rows)
     without = sum(row.ratio < 0.05 for row in known_rows)
     print(f"{len(rows)} rows, {len(known_rows)} findings: {near} gain as promised within {NEAR:.0%}, {without} gain nothing")  # fmt: skip
-    print("not judged: " + str(Counter(row.why.split(" (")[0] for row in rows if not row.found)))
+    others = Counter(
+        row.text().split(" ", 1)[-1][-20:].strip() for row in rows if row not in known_rows
+    )
+    print(f"not found: {dict(others)}")
+    print(f"load: {load:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} processors")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,36 @@ def phases_of_f32(rng: np.random.Generator) -> tuple[Any, ...]:
     return before, after, normal(rng, 8192, 64), abs(normal(rng, 8192))
 
 
+@pair("f64", x64=True, targets=BOTH)
+def root_mean_square_norm(rng: np.random.Generator) -> tuple[Any, ...]:
+    """The weights of a checkpoint, which NumPy reads as f64."""
+    scale = rng.uniform(0.5, 1.5, 1024)
+
+    def norm(x: Any, scale: Any) -> Any:
+        return x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * scale
+
+    def before(x: Any) -> Any:
+        return norm(x.astype(scale.dtype), scale).astype(x.dtype)
+
+    def after(x: Any) -> Any:
+        return norm(x, scale.astype(x.dtype))
+
+    return before, after, normal(rng, 2048, 1024)
+
+
+@pair("f64", x64=True, targets=BOTH)
+def distances_to_centres(rng: np.random.Generator) -> tuple[Any, ...]:
+    centres = rng.standard_normal((96, 24))
+
+    def before(x: Any) -> Any:
+        return jnp.sqrt(((x[:, None] - centres) ** 2).sum(-1)).astype(jnp.float32)
+
+    def after(x: Any) -> Any:
+        return jnp.sqrt(((x[:, None] - centres.astype(x.dtype)) ** 2).sum(-1))
+
+    return before, after, normal(rng, 4096, 24)
+
+
 @pair("folded", given=lambda x, *_: (x, jnp.asarray(_RATES)))
 def norms_of_gathered_rows(rng: np.random.Generator) -> tuple[Any, ...]:
     """A table of constants looked up by constant indices, and summed."""
