@@ -76,6 +76,7 @@ _OWN: Final[Mapping[str, str]] = {
     "dot-dimension-merger": "passes.dots.dimension_merger.DotDimensionMerger",
     "dot-merger": "passes.dots.merger.DotMerger",
     "linear-algebra": "linear_algebra.LinearAlgebra",
+    "linear-systems": "linear_algebra.systems.LinearSystems",
     "dot-strength-reduction": "passes.dots.strength_reduction.DotStrengthReduction",
     "splitk-rewriter": "passes.dots.split_k_rewriter.SplitKRewriter",
     "dot-decomposer": "passes.dots.decomposer.DotDecomposer",
@@ -141,7 +142,7 @@ SIMPLIFICATION: Final = (
     "convert-pairs,sort-simplifier,gather-to-slice,scatter-to-slice,constant-folding,cse,dce)"
 )
 # After the rest is simple: what it leaves is cheaper, not simpler; in loops it makes products that can leave.
-_ALGEBRA = "linear-algebra,while-invariant-motion,fix(simplify,cse,dce)"
+_ALGEBRA = "linear-algebra,linear-systems,while-invariant-motion,fix(simplify,cse,dce)"
 # Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
 # XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
 # takes one of each.  In O3 loops that run as one kernel come before: XLA has none.

@@ -294,8 +294,8 @@ def svd(matrices: Array, *, full_matrices: bool) -> tuple[Array, Array, Array, A
 
 
 def wide(array: Array) -> Array:
-    """In double precision."""
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    """In double precision, row by row: products round by the order in memory, which is no matter of the op."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, order="C")
 
 
 def _adjoint(matrices: Array) -> Array:

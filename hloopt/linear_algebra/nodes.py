@@ -36,6 +36,11 @@ _HOST_STEP: Final = 2e-7
 """Seconds of a kernel besides its work, where a launch is a call of a function."""
 
 
+_SOLVING: Final = 0.5
+"""Of the rate of other arithmetic what a library gets out of triangular systems: half of a product's, with
+OpenBLAS on one core, for 1,024 rows and as many right sides."""
+
+
 @dataclass(frozen=True)
 class Iterations:
     """A computation runs ``count`` times, in which its ``invariant`` instructions are the same."""
@@ -98,6 +103,12 @@ class AlgebraPrices:
         moved = (int(elements * self.bytes) for elements in (given, made))
         cost = Cost(2 * made * depth, 0, *moved)
         return self.launch + best_time(sizes, cost, self.target).exec_ns * 1e-9
+
+    def solve(self, matrices: int, rows: int, columns: int) -> float:
+        """Of triangular systems of so many rows, each for so many right sides."""
+        moved = matrices * (rows * rows // 2 + 2 * rows * columns) * self.bytes / self.bandwidth
+        work = matrices * rows * rows * columns
+        return self.launch + max(work / (_SOLVING * self.flops), moved)
 
     def sum(self, elements: int) -> float:
         """Of adding up an array."""
