@@ -1,4 +1,5 @@
-"""Flops of library calls: products, triangular systems and convolutions in cuBLAS and cuDNN.
+"""Flops of library calls: products, triangular systems and convolutions in cuBLAS and cuDNN, and factors and
+triangular systems in LAPACK and cuSOLVER.
 
 XLA's HLO cost analysis gives custom calls none; here a call counts as the op that it replaces.
 Epilogues are not counted: they are a flop or two per element of a product.
@@ -6,8 +7,10 @@ Epilogues are not counted: they are a flop or two per element of a product.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Final
 
 from hloopt.interpret.library_calls import config, dot_dims, result_shape
 from hloopt.ir import Instruction
@@ -29,6 +32,8 @@ __all__ = [
 def library_flops(instruction: Instruction) -> int:
     """Multiplications and additions of a custom call; 0 for other targets and for unclear calls."""
     name = instruction.custom_call_target
+    if routine := _ROUTINE.fullmatch(name):
+        return _routine_flops(routine[1], instruction)
     rule = _RULES.get(name)
     if rule is None or _problem(name, instruction) is not None:
         return 0
@@ -81,6 +86,32 @@ def convolution_arrays(instruction: Instruction) -> tuple[ArrayShape, ArrayShape
     return roles(lhs, rhs, result_shape(instruction))
 
 
+def _routine_flops(routine: str, call: Instruction) -> int:
+    """Of LAPACK's routine, in the leading terms of LAPACK Working Note 41; 0 for a call that is unclear.
+
+    Solving counts as ``triangular-solve``, of which XLA has half the flops.
+    """
+    shapes = [
+        shape for shape in (one.shape for one in call.operands) if isinstance(shape, ArrayShape)
+    ]
+    if (
+        len(shapes) < len(call.operands)
+        or not shapes
+        or any(shape.rank < 2 for shape in shapes[:1])
+    ):
+        return 0
+    *batch, rows, columns = shapes[0].dims
+    least, most = sorted((rows, columns))
+    if routine == "trsm":
+        return shapes[1].elements * columns // 2 if len(shapes) == 2 else 0
+    if routine == "potrf":
+        return prod(batch) * columns**3 // 3
+    if routine == "getrf":
+        return prod(batch) * (least * least * most - least**3 // 3)
+    # Reflections are found, or multiplied, in the same steps.
+    return prod(batch) * (2 * least * least * most - 2 * least**3 // 3)
+
+
 def _convolution(instruction: Instruction) -> int:
     """As many as the forward convolution has, whichever of its three arrays is the result."""
     return convolution_flops(instruction, *convolution_arrays(instruction))
@@ -95,6 +126,10 @@ _ROLES: dict[str, _Roles] = {
     "__cudnn$convBackwardInput": lambda lhs, rhs, result: (result, rhs, lhs),
     "__cudnn$convBackwardFilter": lambda lhs, rhs, result: (lhs, result, rhs),
 }
+
+_ROUTINE: Final = re.compile(
+    r"(?:lapack_[sdcz]|cusolver_|hipsolver_)(potrf|getrf|geqrf|orgqr|ungqr|trsm)_ffi"
+)
 
 _RULES: dict[str, Callable[[Instruction], int]] = {
     "__cublas$gemm": _product,

@@ -93,6 +93,47 @@ def test_a_product_goes_before_the_solution() -> None:
     assert solved(given) == [(N, 1)]
 
 
+def test_a_thin_product_is_solved_for_its_columns() -> None:
+    """Also where other steps act on its other side in between."""
+    given = module(
+        f"""uw = {MATRIX} dot(b, c), {PRODUCT}
+        places = s32[{N},1] reshape(d)
+        rows = {MATRIX} gather(uw, places), offset_dims={{0}}, collapsed_slice_dims={{1}},
+          start_index_map={{1}}, index_vector_dim=1, slice_sizes={{{N},1}}
+        ROOT x = {MATRIX} triangular-solve(a, rows), {LOWER}""",
+        MATRIX,
+        f"f32[{N},2]",
+        f"f32[2,{N}]",
+        f"s32[{N}]",
+    )
+    before = clone_module(given)
+    (gain,) = changed(given, "host")
+    assert "solved for 2 right sides instead of 256" in gain
+    assert solved(given) == [(N, 2)]
+    assert given.entry.root.opcode == "dot"
+    numbers = np.random.default_rng(3)
+    arrays = [
+        (numbers.uniform(-1, 1, (N, N)) / 32 + 2 * np.eye(N)).astype(np.float32),
+        numbers.uniform(-1, 1, (N, 2)).astype(np.float32),
+        numbers.uniform(-1, 1, (2, N)).astype(np.float32),
+        numbers.permutation(N).astype(np.int32),
+    ]
+    (want,), (got,) = hloopt.evaluate(before, arrays), hloopt.evaluate(given, arrays)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * float(np.abs(want).max()))
+
+
+def test_a_thin_product_that_is_read_is_solved_as_it_is() -> None:
+    given = module(
+        f"""uw = {MATRIX} dot(b, c), {PRODUCT}
+        x = {MATRIX} triangular-solve(a, uw), {LOWER}
+        ROOT r = ({MATRIX}, {MATRIX}) tuple(uw, x)""",
+        MATRIX,
+        f"f32[{N},2]",
+        f"f32[2,{N}]",
+    )
+    assert not LinearSystems(reassociate=True, target="host").run(given, PassLog())
+
+
 def test_products_of_one_inverse_are_changed_together() -> None:
     """One by one they would keep the inverse for the other."""
     given = module(
@@ -248,6 +289,8 @@ class Draw:
                 value = self.line(
                     self.shape(*dims), f"broadcast({value}), dimensions={{{at},{at + 1}}}"
                 )
+        elif pick.random() < 0.4:
+            value = self.product(dims)
         else:
             value = self.parameter(*dims)
         for _ in range(pick.randint(1, 3)):
@@ -259,6 +302,19 @@ class Draw:
             else:
                 value = self.triangle(value, dims, left)
         return self.triangle(value, dims, left), left
+
+    def product(self, dims: tuple[int, ...]) -> str:
+        """The product of two thin matrices, or of two vectors; its batch may be that of one alone."""
+        rank, thin = len(self.batch), self.chooser.choice((1, 2))
+        joined = not rank or self.chooser.random() < 0.6
+        own = self.batch if joined else ()
+        left = self.parameter(*self.batch, dims[-2], thin)
+        right = self.parameter(*own, thin, dims[-1])
+        numbers = f"lhs_contracting_dims={{{rank + 1}}}, rhs_contracting_dims={{{len(own)}}}"
+        if own:
+            places = ",".join(map(str, range(rank)))
+            numbers += f", lhs_batch_dims={{{places}}}, rhs_batch_dims={{{places}}}"
+        return self.line(self.shape(*dims), f"dot({left}, {right}), {numbers}")
 
     def triangle(self, value: str, dims: tuple[int, ...], left: bool) -> str:
         """One more system."""

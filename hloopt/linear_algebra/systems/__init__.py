@@ -7,7 +7,6 @@ product of that value before the steps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from typing import ClassVar, Final
 
 from ml_dtypes import finfo
@@ -18,6 +17,7 @@ from hloopt.ir.walk import open_computations
 from hloopt.linear_algebra.nodes import AlgebraPrices
 from hloopt.linear_algebra.systems.chains import SolveChain, read_chain
 from hloopt.linear_algebra.systems.factors import equal_factors, take_transposed
+from hloopt.linear_algebra.systems.solved_factors import solved_factors
 from hloopt.linear_algebra.systems.steps import Triangle
 from hloopt.linear_algebra.systems.writing import ProductOfSolution, product_of_solution
 from hloopt.rewrite import Pass, PassLog
@@ -31,6 +31,7 @@ _LEAST: Final = 0.95
 """Of the time that is there, what a change may take at most."""
 _FACTOR: Final = "cholesky(transpose(A), lower=false) => transpose(cholesky(A, lower=true))"
 _INVERSE: Final = "dot(inverse(A), B) => solve(A, B)"
+_FACTORED: Final = "solve(A, dot(U, W)) => dot(solve(A, U), W)"
 _SOLUTION: Final = "dot(solve(A, R), B) => solve(A, dot(R, B))"
 
 
@@ -40,6 +41,7 @@ class LinearSystems(Pass):
 
         dot(solve(A, I), B)    =>  solve(A, B)
         dot(solve(A, R), B)    =>  solve(A, dot(R, B))
+        solve(A, dot(U, W))    =>  dot(solve(A, U), W)
         dot(B, solve(A, R))    =>  dot(solve(transpose(A), transpose(B)), R), the other way round
 
     A solution is read through triangular systems (``triangular-solve``, LAPACK's ``trsm``), exchanged rows and
@@ -100,7 +102,7 @@ ENTRY main {
         return changed
 
     def _all(self, computation: Computation, log: PassLog) -> bool:
-        changed = False
+        changed = self._take_factors(computation, log)
         for found in solved_products(computation, find_target(self.target)):
             if not log.allows():
                 break
@@ -117,6 +119,24 @@ ENTRY main {
                 log.hit(found.rule, one.dot, found.gain, 0)
             for one in found.products:
                 one.write()
+            changed = True
+        return changed
+
+    def _take_factors(self, computation: Computation, log: PassLog) -> bool:
+        target, changed = find_target(self.target), False
+        for found, (before, after) in solved_factors(computation, target, _LEAST):
+            if not log.allows():
+                break
+            gain = (
+                f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}, solved for "
+                f"{found.columns[1]:,} right sides instead of {found.columns[0]:,}"
+            )
+            if not (self.fast_math or self.reassociate):
+                kind = found.value.array.dtype.name
+                log.miss(_FACTORED, found.value, f"{gain}: {kind} would round otherwise")
+                continue
+            log.hit(_FACTORED, found.value, gain)
+            found.write()
             changed = True
         return changed
 
@@ -213,7 +233,7 @@ def _seconds(products: Sequence[ProductOfSolution], prices: AlgebraPrices) -> tu
         before += prices.product(_multiply_adds(dot), elements)
     # Twice: another product may read what one is made of by a view of its own.
     for product in (*products, *products):
-        for value in _between(product.chain):
+        for value in product.chain.path:
             if value in gone or not _is_read_by(value, gone):
                 continue
             gone.add(value)
@@ -225,21 +245,6 @@ def _seconds(products: Sequence[ProductOfSolution], prices: AlgebraPrices) -> tu
             else:
                 before += prices.elementwise(value.array.elements)
     return before, sum(one.seconds(prices) for one in products)
-
-
-def _between(chain: SolveChain) -> Iterator[Instruction]:
-    """The instructions from the value of a chain to its last step."""
-    last = chain.steps[-1][1]
-    value = chain.value
-    while True:
-        yield value
-        if value is last:
-            return
-        value = value.operands[1 if value in _solves(chain) else 0]
-
-
-def _solves(chain: SolveChain) -> AbstractSet[Instruction]:
-    return {at for step, at in chain.steps if isinstance(step, Triangle)}
 
 
 def _is_read_by(value: Instruction, readers: Iterable[Instruction]) -> bool:

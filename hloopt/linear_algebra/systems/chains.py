@@ -19,7 +19,7 @@ from hloopt.linear_algebra.systems.steps import (
 )
 from hloopt.rewrite.site import is_replaceable
 
-__all__ = ["SolveChain", "identity_labels", "read_chain"]
+__all__ = ["SolveChain", "identity_labels", "read_chain", "read_steps"]
 
 _LONGEST: Final = 64
 """Instructions of a chain that are read: longer ones begin in the middle."""
@@ -38,6 +38,7 @@ class SolveChain:
     acted   the index on which all steps act
     batch   the indices that each matrix has besides its own two, in order
     base    what the first step is taken of, with the ``labels`` of its dimensions
+    path    the instructions from the value to the last of the steps
     """
 
     value: Instruction
@@ -46,6 +47,7 @@ class SolveChain:
     batch: tuple[IndexLabel, ...]
     base: Instruction
     labels: Labels
+    path: tuple[Instruction, ...]
 
     @property
     def triangles(self) -> list[Triangle]:
@@ -54,7 +56,7 @@ class SolveChain:
 
     @property
     def sizes(self) -> dict[IndexLabel, int]:
-        """How many values each index has."""
+        """How many values each index of the value has that ``read_chain`` was given."""
         return {k: size for k, size in enumerate(self.value.array.dims) if size > 1}
 
     @property
@@ -70,7 +72,16 @@ class SolveChain:
 
 def read_chain(value: Instruction) -> SolveChain | None:
     """The chain that computes a value; None where no system is solved for it."""
-    return _ChainReader(value).read()
+    if not value.is_array:
+        return None
+    labels = tuple(k if size > 1 else None for k, size in enumerate(value.array.dims))
+    found = _ChainReader(value).read(labels)
+    return found if found and found.triangles else None
+
+
+def read_steps(value: Instruction, labels: Labels) -> SolveChain | None:
+    """The same of a value whose dimensions have other labels, with any steps; None where there is none."""
+    return _ChainReader(value).read(labels)
 
 
 class _ChainReader:
@@ -81,21 +92,30 @@ class _ChainReader:
         self.batch: tuple[IndexLabel, ...] | None = None
         self.gathered: list[tuple[IndexLabel, ...]] = []
 
-    def read(self) -> SolveChain | None:
+    def read(self, labels: Labels) -> SolveChain | None:
         value = self.value
-        if not value.is_array:
-            return None
-        labels: Labels = tuple(k if size > 1 else None for k, size in enumerate(value.array.dims))
+        path: list[Instruction] = []
         for _ in range(_LONGEST):
             found = self._before(value, labels) if is_replaceable(value) else None
             if found is None:
                 break
+            path.append(value)
             value, labels = found
-        if self.acted is None or self.batch is None:
+        if self.acted is None:
             return None
-        if any(gathered not in ((), self.batch) for gathered in self.gathered):
+        batch = max((*self.gathered, ()), key=len) if self.batch is None else self.batch
+        if any(gathered not in ((), batch) for gathered in self.gathered):
             return None
-        return SolveChain(self.value, tuple(self.steps), self.acted, self.batch, value, labels)
+        last = path.index(self.steps[-1][1]) + 1
+        return SolveChain(
+            self.value,
+            tuple(self.steps),
+            self.acted,
+            batch,
+            value,
+            labels,
+            tuple(path[:last]),
+        )
 
     def _before(self, value: Instruction, labels: Labels) -> tuple[Instruction, Labels] | None:
         """What a value is made of, by one step or a view."""

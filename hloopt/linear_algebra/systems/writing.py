@@ -16,7 +16,7 @@ from hloopt.linear_algebra.systems.steps import IndexLabel, Triangle
 from hloopt.rewrite.site import Site, row_major
 from hloopt.types import DotDims
 
-__all__ = ["ProductOfSolution", "product_of_solution"]
+__all__ = ["ChainWriter", "ProductOfSolution", "product_of_solution"]
 
 _PRECISION: Final = ("operand_precision", "algorithm")
 
@@ -27,6 +27,10 @@ class _Named:
 
     value: Instruction
     labels: tuple[IndexLabel, ...]
+
+    def renamed(self, old: IndexLabel, new: IndexLabel) -> _Named:
+        """The same with another label."""
+        return _Named(self.value, tuple(new if label == old else label for label in self.labels))
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,30 @@ class ProductOfSolution:
 
     def write(self) -> Instruction:
         """Put it in the place of the dot; what stands there now."""
-        return _Writer(self).write()
+        chain, dot = self.chain, self.dot
+        writer = ChainWriter(dot, self.sizes, dot.attributes)
+        other = writer.named(dot.operands[1 - self.side], self.names[1 - self.side])
+        base = writer.named(chain.base, chain.labels)
+        columns = chain.identity
+        if self.is_turned:
+            found = writer.applied(chain, other, transposed=True)
+            if columns is not None:
+                found = found.renamed(chain.acted, columns)
+            else:
+                found = writer.dot(base, found, {chain.acted})
+        elif columns is not None:
+            found = writer.applied(chain, other.renamed(columns, chain.acted), transposed=False)
+        else:
+            found = writer.applied(chain, writer.dot(base, other, self.summed), transposed=False)
+        return writer.put(found, self._order())
+
+    def _order(self) -> list[IndexLabel | None]:
+        """Of the dot's dimensions: batch, left and right ones."""
+        dims = DotDims.of(self.dot.attributes)
+        left, right = self.names
+        order = [left[dim] for dim in dims.lhs_batch]
+        order += [left[dim] for dim in dims.lhs_free(len(left))]
+        return order + [right[dim] for dim in dims.rhs_free(len(right))]
 
 
 def product_of_solution(dot: Instruction, side: int, chain: SolveChain) -> ProductOfSolution | None:
@@ -138,81 +165,45 @@ def product_of_solution(dot: Instruction, side: int, chain: SolveChain) -> Produ
     return ProductOfSolution(dot, side, chain, summed, both, sizes, is_turned)
 
 
-class _Writer:
-    def __init__(self, product: ProductOfSolution) -> None:
-        self.product = product
-        self.chain = product.chain
-        self.site = Site(product.dot)
-        self.precision: dict[str, Any] = {
-            name: product.dot.attributes[name]
-            for name in _PRECISION
-            if name in product.dot.attributes
-        }
+class ChainWriter:
+    """Makes instructions before ``root``, whose dimensions have labels; ``precision`` is that of dots."""
 
-    def write(self) -> Instruction:
-        product, chain = self.product, self.chain
-        other = self._named(product.dot.operands[1 - product.side], product.names[1 - product.side])
-        base = self._named(chain.base, chain.labels)
-        columns = chain.identity
-        if product.is_turned:
-            solved = self._applied(other, transposed=True)
-            if columns is not None:
-                found = self._renamed(solved, chain.acted, columns)
-            else:
-                found = self._dot(base, solved, {chain.acted})
-        else:
-            if columns is not None:
-                right = self._renamed(other, columns, chain.acted)
-            else:
-                right = self._dot(base, other, product.summed)
-            found = self._applied(right, transposed=False)
-        return self.site.replace(self._as_dot(found))
+    def __init__(
+        self,
+        root: Instruction,
+        sizes: Mapping[IndexLabel, int],
+        precision: Mapping[str, Any],
+    ) -> None:
+        self.site = Site(root)
+        self.sizes = sizes
+        self.precision = {name: precision[name] for name in _PRECISION if name in precision}
 
-    def _as_dot(self, found: _Named) -> Instruction:
-        """With the dimensions of the dot: batch, left and right ones."""
-        dot = self.product.dot
-        dims = DotDims.of(dot.attributes)
-        left, right = self.product.names
-        order = [left[dim] for dim in dims.lhs_batch]
-        order += [left[dim] for dim in dims.lhs_free(len(left))]
-        order += [right[dim] for dim in dims.rhs_free(len(right))]
+    def put(self, found: _Named, order: Iterable[IndexLabel | None]) -> Instruction:
+        """Put a value in the place of the root, with its dimensions in order."""
         value = self._arranged(found, [label for label in order if label is not None]).value
-        return self.site.reshape(value, dot.array)
+        return self.site.replace(self.site.reshape(value, self.site.root.array))
 
-    def _named(self, value: Instruction, labels: Sequence[IndexLabel | None]) -> _Named:
+    def named(self, value: Instruction, labels: Iterable[IndexLabel | None]) -> _Named:
+        """An instruction without its dimensions of one element."""
         kept = tuple(label for label in labels if label is not None)
-        dims = tuple(self.product.sizes[label] for label in kept)
+        dims = tuple(self.sizes[label] for label in kept)
         return _Named(self.site.reshape(value, row_major(value.array, dims)), kept)
 
-    def _renamed(self, one: _Named, old: IndexLabel, new: IndexLabel) -> _Named:
-        return _Named(one.value, tuple(new if label == old else label for label in one.labels))
-
-    def _arranged(self, one: _Named, order: Sequence[IndexLabel]) -> _Named:
-        """The same with its indices in another order, repeated along those that it lacks."""
-        site, sizes = self.site, self.product.sizes
-        present = tuple(label for label in order if label in one.labels)
-        value = site.transpose(one.value, tuple(one.labels.index(label) for label in present))
-        if present != tuple(order):
-            places = tuple(order.index(label) for label in present)
-            shape = row_major(value.array, tuple(sizes[label] for label in order))
-            value = site.make("broadcast", value, shape=shape, dimensions=places)
-        return _Named(value, tuple(order))
-
-    def _applied(self, columns: _Named, *, transposed: bool) -> _Named:
-        """All steps, of [batch, rows, columns]."""
-        chain, sizes = self.chain, self.product.sizes
+    def applied(self, chain: SolveChain, columns: _Named, *, transposed: bool) -> _Named:
+        """All steps of a chain, of [batch, rows, columns]."""
         kept = (*chain.batch, chain.acted)
         rest = tuple(label for label in columns.labels if label not in kept)
         arranged = self._arranged(columns, (*kept, *rest))
         dims = arranged.value.array.dims
-        flat = (*dims[: len(kept)], prod(sizes[label] for label in rest))
+        flat = (*dims[: len(kept)], prod(self.sizes[label] for label in rest))
         value = self.site.reshape(arranged.value, row_major(arranged.value.array, flat))
-        steps: Iterable[Any] = self.chain.steps if transposed else reversed(self.chain.steps)
+        steps: Iterable[Any] = chain.steps if transposed else reversed(chain.steps)
         for step, _ in steps:
             value = step.apply(self.site, value, transposed=transposed)
         return _Named(self.site.reshape(value, row_major(value.array, dims)), arranged.labels)
 
-    def _dot(self, one: _Named, other: _Named, summed: Iterable[IndexLabel]) -> _Named:
+    def dot(self, one: _Named, other: _Named, summed: Iterable[IndexLabel]) -> _Named:
+        """The product of two, summed over some of the indices that both have; the rest of these is kept."""
         gone = sorted(summed)
         batch = [label for label in one.labels if label in other.labels and label not in gone]
         free = [
@@ -226,9 +217,20 @@ class _Writer:
             "rhs_batch_dims": tuple(other.labels.index(label) for label in batch),
             "rhs_contracting_dims": tuple(other.labels.index(label) for label in gone),
         }
-        shape = row_major(one.value.array, tuple(self.product.sizes[label] for label in labels))
+        shape = row_major(one.value.array, tuple(self.sizes[label] for label in labels))
         numbers = {name: dims for name, dims in lists.items() if dims}
         value = self.site.make(
             "dot", one.value, other.value, shape=shape, **numbers, **self.precision
         )
         return _Named(value, labels)
+
+    def _arranged(self, one: _Named, order: Sequence[IndexLabel]) -> _Named:
+        """The same with its indices in another order, repeated along those that it lacks."""
+        site = self.site
+        present = tuple(label for label in order if label in one.labels)
+        value = site.transpose(one.value, tuple(one.labels.index(label) for label in present))
+        if present != tuple(order):
+            places = tuple(order.index(label) for label in present)
+            shape = row_major(value.array, tuple(self.sizes[label] for label in order))
+            value = site.make("broadcast", value, shape=shape, dimensions=places)
+        return _Named(value, tuple(order))
