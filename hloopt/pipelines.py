@@ -142,7 +142,9 @@ SIMPLIFICATION: Final = (
     "convert-pairs,sort-simplifier,gather-to-slice,scatter-to-slice,constant-folding,cse,dce)"
 )
 # After the rest is simple: what it leaves is cheaper, not simpler; in loops it makes products that can leave.
-_ALGEBRA = "linear-algebra,linear-systems,while-invariant-motion,fix(simplify,cse,dce)"
+_ALGEBRA = (
+    "linear-systems,linear-algebra,linear-systems,while-invariant-motion,fix(simplify,cse,dce)"
+)
 # Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
 # XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
 # takes one of each.  In O3 loops that run as one kernel come before: XLA has none.

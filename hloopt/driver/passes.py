@@ -73,7 +73,7 @@ def choose_passes(options: PassOptions, kernels: KernelOptions, aim: str | None 
         changes.append("fast_math=true")
     target = kernels.target or aim
     if target:
-        entries = aimed(pipeline.entries, target, "hloopt.fusion.")
+        entries = aimed(pipeline.entries, target)
         if entries != pipeline.entries:
             pipeline = Pipeline(entries)
             changes.append(f"target={value_text(target)}")

@@ -65,6 +65,6 @@ def why_module(
         passes, label = pipeline_for(predictor.target, target)
     else:
         made = make_pipeline(pipeline)
-        passes = Pipeline(aimed(made.entries, target, "hloopt.fusion."))
+        passes = Pipeline(aimed(made.entries, target))
         label = pipeline if isinstance(pipeline, str) else "the given passes"
     return find(module, Planner(passes, predictor), label, chosen, most, begin)

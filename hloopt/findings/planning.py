@@ -51,7 +51,7 @@ def pipeline_for(target: Target, name: str) -> tuple[Pipeline, str]:
     else:
         label = f"{_OTHERS},copy-insertion"
         entries += parse_pipeline(_BUFFERS).entries
-    return Pipeline(aimed(entries, name, "hloopt.fusion.")), label
+    return Pipeline(aimed(entries, name)), label
 
 
 def is_planned(module: Module) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -102,15 +102,16 @@ def with_options(
     return select(entries, give) if options else entries
 
 
-def aimed(entries: tuple[Entry, ...], target: str, room: str = "") -> tuple[Entry, ...]:
-    """The entries, those whose option ``target`` was left as it is by default deciding for another device.
+_PRICING: Final = ("hloopt.fusion.", "hloopt.linear_algebra")
+"""How the names of the modules begin whose passes choose by prices."""
 
-    ``room`` is how the names of the modules begin whose passes are meant.
-    """
+
+def aimed(entries: tuple[Entry, ...], target: str) -> tuple[Entry, ...]:
+    """The entries, those that choose by prices doing so for another device, where theirs is that by default."""
 
     def give(instance: Pass) -> Pass:
         known = {field.name: field.default for field in fields(instance)}  # type: ignore[arg-type]
-        if "target" not in known or not type(instance).__module__.startswith(room):
+        if "target" not in known or not type(instance).__module__.startswith(_PRICING):
             return instance
         own = getattr(instance, "target") == known["target"]  # noqa: B009 - not in the base class
         return replace(instance, target=target) if own else instance  # type: ignore[type-var]

@@ -122,6 +122,52 @@ def test_a_thin_product_is_solved_for_its_columns() -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * float(np.abs(want).max()))
 
 
+def test_a_library_writes_in_its_own_layout() -> None:
+    """The result of a call keeps the layout that the call is made for, whatever that of the product was."""
+    call = 'custom_call_target="lapack_strsm_ffi", api_version=API_VERSION_TYPED_FFI'
+    column = "{0,1}"
+    options = (
+        "backend_config={diag = 78 : ui8, side = 76 : ui8, trans_x = 78 : ui8, uplo = 76 : ui8}"
+    )
+    given = module(
+        f"""{EYE}inverse = {MATRIX}{column} custom-call(a, eye), {call}, {options},
+          operand_layout_constraints={{{MATRIX}{column}, {MATRIX}{column}}}
+        ROOT x = {MATRIX}{{1,0}} dot(inverse, b), {PRODUCT}""",
+        MATRIX,
+        MATRIX,
+    )
+    changed(given, "host")
+    calls = [one for one in given.entry if one.opcode == "custom-call"]
+    assert all(str(one.shape).endswith(column) for one in calls)
+    assert str(given.entry.root.shape).endswith("{1,0}")
+
+
+def test_equal_right_sides_are_solved_once() -> None:
+    given = module(
+        f"""repeated = {MATRIX} broadcast(b), dimensions={{0}}
+        ROOT x = {MATRIX} triangular-solve(a, repeated), {LOWER}""",
+        MATRIX,
+        VECTOR,
+    )
+    changed(given, "host")
+    assert solved(given) == [(N, 1)]
+    assert given.entry.root.opcode == "broadcast"
+
+
+def test_an_outer_product_is_solved_for_one_vector() -> None:
+    given = module(
+        f"""left = {MATRIX} broadcast(b), dimensions={{0}}
+        right = {MATRIX} broadcast(c), dimensions={{1}}
+        outer = {MATRIX} multiply(right, left)
+        ROOT x = {MATRIX} triangular-solve(a, outer), {LOWER}""",
+        MATRIX,
+        VECTOR,
+        VECTOR,
+    )
+    changed(given, "host")
+    assert solved(given) == [(N, 1)]
+
+
 def test_a_thin_product_that_is_read_is_solved_as_it_is() -> None:
     given = module(
         f"""uw = {MATRIX} dot(b, c), {PRODUCT}
@@ -314,6 +360,13 @@ class Draw:
         if own:
             places = ",".join(map(str, range(rank)))
             numbers += f", lhs_batch_dims={{{places}}}, rhs_batch_dims={{{places}}}"
+        elif self.chooser.random() < 0.5:
+            places = ",".join(map(str, range(rank + 1)))
+            column = self.parameter(*self.batch, dims[-2])
+            column = self.line(self.shape(*dims), f"broadcast({column}), dimensions={{{places}}}")
+            row = self.parameter(dims[-1])
+            row = self.line(self.shape(*dims), f"broadcast({row}), dimensions={{{rank + 1}}}")
+            return self.line(self.shape(*dims), f"multiply({row}, {column})")
         return self.line(self.shape(*dims), f"dot({left}, {right}), {numbers}")
 
     def triangle(self, value: str, dims: tuple[int, ...], left: bool) -> str:

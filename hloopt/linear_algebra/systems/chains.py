@@ -19,7 +19,7 @@ from hloopt.linear_algebra.systems.steps import (
 )
 from hloopt.rewrite.site import is_replaceable
 
-__all__ = ["SolveChain", "identity_labels", "read_chain", "read_steps"]
+__all__ = ["Labels", "SolveChain", "identity_labels", "read_chain", "read_steps"]
 
 _LONGEST: Final = 64
 """Instructions of a chain that are read: longer ones begin in the middle."""

@@ -1,4 +1,6 @@
-"""Solutions for right sides that are a thin product: ``solve(T, dot(U, W))`` as ``dot(solve(T, U), W)``."""
+"""Solutions for right sides that are a thin product, or are all the same: ``solve(T, dot(U, W))`` as
+``dot(solve(T, U), W)``, ``solve(T, broadcast(u))`` as ``broadcast(solve(T, u))``.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from math import prod
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.nodes import AlgebraPrices
-from hloopt.linear_algebra.systems.chains import SolveChain, read_chain, read_steps
+from hloopt.linear_algebra.systems.chains import Labels, SolveChain, read_chain, read_steps
 from hloopt.linear_algebra.systems.steps import IndexLabel, Triangle
-from hloopt.linear_algebra.systems.writing import ChainWriter
+from hloopt.linear_algebra.systems.writing import ChainWriter, has_one_precision
 from hloopt.rewrite.site import is_replaceable
 from hloopt.targets import Target
 from hloopt.types import DotDims
@@ -20,20 +22,19 @@ __all__ = ["SolvedFactor", "solved_factors"]
 
 @dataclass(frozen=True)
 class SolvedFactor:
-    """A solution whose right sides are the product of a matrix with few columns.
+    """A solution whose right sides are made of a matrix with few columns.
 
     chain    of the solution
-    across   the steps between it and the product, if any, which act on an index of the other operand
-    side     the operand of the product that is solved for, whose rows the systems act on
-    names    the label of each dimension of either operand that has more than one element
+    across   the steps between it and the product, if any, which act on an index of the other factors
+    factors  what is multiplied, with the label of each dimension of more than one element: the rows of the
+             first are those that the systems act on
     sizes    of all indices
     summed   the indices that the product sums
     """
 
     chain: SolveChain
     across: SolveChain | None
-    side: int
-    names: tuple[tuple[IndexLabel | None, ...], ...]
+    factors: tuple[tuple[Instruction, Labels], ...]
     sizes: Mapping[IndexLabel, int]
     summed: frozenset[IndexLabel]
 
@@ -43,16 +44,11 @@ class SolvedFactor:
         return self.chain.value
 
     @property
-    def product(self) -> Instruction:
-        """What the right sides are, but for the steps across."""
-        return _product(self.chain, self.across)
-
-    @property
     def columns(self) -> tuple[int, int]:
         """Right sides of each system before and after."""
         kept = {self.chain.acted, *self.chain.batch}
         before = prod(size for label, size in self.chain.sizes.items() if label not in kept)
-        solved = {label for label in self.names[self.side] if label is not None}
+        solved = {label for label in self.factors[0][1] if label is not None}
         return before, prod(self.sizes[label] for label in solved - kept)
 
     def seconds(self, prices: AlgebraPrices) -> tuple[float, float]:
@@ -71,17 +67,17 @@ class SolvedFactor:
 
     def write(self) -> Instruction:
         """Put it in the place of the solution; what stands there now."""
-        product = self.product
+        product = _product(self.chain, self.across)
         writer = ChainWriter(self.value, self.sizes, product.attributes)
-        sides = [
-            writer.named(operand, labels)
-            for operand, labels in zip(product.operands, self.names, strict=True)
-        ]
-        sides[self.side] = writer.applied(self.chain, sides[self.side], transposed=False)
-        if self.across is not None:
-            other = 1 - self.side
-            sides[other] = writer.applied(self.across, sides[other], transposed=False)
-        found = writer.dot(sides[0], sides[1], self.summed)
+        first, *rest = (writer.named(value, labels) for value, labels in self.factors)
+        found = writer.applied(self.chain, first, transposed=False)
+        for other in rest:
+            if self.across is not None:
+                other = writer.applied(self.across, other, transposed=False)
+            if product.opcode == "dot":
+                found = writer.dot(found, other, self.summed)
+            else:
+                found = writer.multiplied(found, other)
         dims = self.value.array.dims
         return writer.put(found, [k if size > 1 else None for k, size in enumerate(dims)])
 
@@ -113,40 +109,51 @@ def _product(chain: SolveChain, across: SolveChain | None) -> Instruction:
 def _solved_factor(chain: SolveChain) -> SolvedFactor | None:
     across = read_steps(chain.base, chain.labels)
     product, value = _product(chain, across), chain.value
-    labels = chain.labels if across is None else across.labels
-    if product.opcode != "dot" or not is_replaceable(product) or len(product.operands) != 2:
+    if not is_replaceable(product) or not is_replaceable(value):
         return None
     inside = (*chain.path[1:], *(across.path if across else ()), product)
-    if any(len(one.users) != 1 or one.is_root for one in inside) or not is_replaceable(value):
+    if any(len(one.users) != 1 or one.is_root for one in inside):
         return None
-    if any(one.array.dtype is not value.array.dtype for one in (product, *product.operands)):
+    sizes = dict(chain.sizes)
+    factors = _factors(product, chain.labels if across is None else across.labels, sizes)
+    if factors is None or any(one.array.dtype is not value.array.dtype for one, _ in factors):
+        return None
+    factors.sort(key=lambda factor: chain.acted not in factor[1])
+    first, *others = (labels for _, labels in factors)
+    if chain.acted not in first or any(chain.acted in labels for labels in others):
+        return None
+    if across is not None and (
+        across.acted in first or not others or across.acted not in others[0]
+    ):
+        return None
+    summed = frozenset(label for label in sizes if label not in chain.sizes)
+    return SolvedFactor(chain, across, tuple(factors), sizes, summed)
+
+
+def _factors(
+    product: Instruction, labels: Labels, sizes: dict[IndexLabel, int]
+) -> list[tuple[Instruction, Labels]] | None:
+    """What is multiplied, or repeated; the indices that are summed get labels and ``sizes``."""
+    if product.opcode == "broadcast":
+        return [_repeated(product, labels)]
+    if product.opcode == "multiply" and all(one.opcode == "broadcast" for one in product.operands):
+        return [_repeated(one, labels) for one in product.operands]
+    if product.opcode != "dot" or len(product.operands) != 2 or not has_one_precision(product):
         return None
     dims = DotDims.of(product.attributes)
     ranks = [operand.array.rank for operand in product.operands]
-    placed = dims.places(*ranks)
     names: list[list[IndexLabel | None]] = [[None] * rank for rank in ranks]
-    sizes = dict(chain.sizes)
-    for side in (0, 1):
-        for dim, at in placed[side].items():
+    for side, places in enumerate(dims.places(*ranks)):
+        for dim, at in places.items():
             names[side][dim] = labels[at]
-    summed: set[IndexLabel] = set()
     for one, other in zip(dims.lhs_contracting, dims.rhs_contracting, strict=True):
         size = product.operands[0].array.dims[one]
         if size != 1:
-            label = value.array.rank + len(summed)
+            label = max(sizes) + 1
             names[0][one] = names[1][other] = label
             sizes[label] = size
-            summed.add(label)
-    sides = [side for side in (0, 1) if chain.acted in names[side]]
-    if len(sides) != 1:  # a batch dimension of the product
-        return None
-    (side,) = sides
-    if across is not None and (across.acted in names[side] or across.acted not in names[1 - side]):
-        return None
-    # Each matrix of a batch is multiplied by its own.
-    shared = {label for label in names[0] if label in names[1]}
-    batches = {*chain.batch, *(across.batch if across else ())}
-    if not {label for label in batches if label in names[1 - side]} <= shared:
-        return None
-    found = (tuple(names[0]), tuple(names[1]))
-    return SolvedFactor(chain, across, side, found, sizes, frozenset(summed))
+    return [(operand, tuple(found)) for operand, found in zip(product.operands, names, strict=True)]
+
+
+def _repeated(broadcast: Instruction, labels: Labels) -> tuple[Instruction, Labels]:
+    return broadcast.operands[0], tuple(labels[dim] for dim in broadcast.dimensions)

@@ -14,9 +14,9 @@ from hloopt.linear_algebra.nodes import AlgebraPrices
 from hloopt.linear_algebra.systems.chains import SolveChain
 from hloopt.linear_algebra.systems.steps import IndexLabel, Triangle
 from hloopt.rewrite.site import Site, row_major
-from hloopt.types import DotDims
+from hloopt.types import DotDims, record_of
 
-__all__ = ["ChainWriter", "ProductOfSolution", "product_of_solution"]
+__all__ = ["ChainWriter", "ProductOfSolution", "has_one_precision", "product_of_solution"]
 
 _PRECISION: Final = ("operand_precision", "algorithm")
 
@@ -136,7 +136,7 @@ def product_of_solution(dot: Instruction, side: int, chain: SolveChain) -> Produ
     mine, theirs = dot.operands[side].array, dot.operands[1 - side].array
     if not mine.dtype is theirs.dtype is dot.array.dtype or not dot.array.elements:
         return None
-    if not {"preferred_element_type"}.isdisjoint(dot.attributes) or len(dot.operands) != 2:
+    if len(dot.operands) != 2 or not has_one_precision(dot):
         return None
     names = tuple(k if size > 1 else None for k, size in enumerate(mine.dims))
     other: list[IndexLabel | None] = [
@@ -165,6 +165,12 @@ def product_of_solution(dot: Instruction, side: int, chain: SolveChain) -> Produ
     return ProductOfSolution(dot, side, chain, summed, both, sizes, is_turned)
 
 
+def has_one_precision(dot: Instruction) -> bool:
+    """Whether both sides of a dot have the same, so that they may change places."""
+    sides = record_of(dot.attributes, "operand_precision", tuple)
+    return "operand_precision" not in dot.attributes or len(set(sides or ())) == 1
+
+
 class ChainWriter:
     """Makes instructions before ``root``, whose dimensions have labels; ``precision`` is that of dots."""
 
@@ -181,7 +187,11 @@ class ChainWriter:
     def put(self, found: _Named, order: Iterable[IndexLabel | None]) -> Instruction:
         """Put a value in the place of the root, with its dimensions in order."""
         value = self._arranged(found, [label for label in order if label is not None]).value
-        return self.site.replace(self.site.reshape(value, self.site.root.array))
+        value = self.site.reshape(value, self.site.root.array)
+        if value.opcode == "custom-call":
+            # A library writes in one layout, whatever that of the root is.
+            value = self.site.make("copy", value, shape=self.site.root.array)
+        return self.site.replace(value)
 
     def named(self, value: Instruction, labels: Iterable[IndexLabel | None]) -> _Named:
         """An instruction without its dimensions of one element."""
@@ -223,6 +233,12 @@ class ChainWriter:
             "dot", one.value, other.value, shape=shape, **numbers, **self.precision
         )
         return _Named(value, labels)
+
+    def multiplied(self, one: _Named, other: _Named) -> _Named:
+        """The products of elements at the same indices."""
+        labels = tuple(dict.fromkeys((*one.labels, *other.labels)))
+        sides = [self._arranged(side, labels).value for side in (one, other)]
+        return _Named(self.site.make("multiply", *sides, shape=sides[0].array), labels)
 
     def _arranged(self, one: _Named, order: Sequence[IndexLabel]) -> _Named:
         """The same with its indices in another order, repeated along those that it lacks."""
