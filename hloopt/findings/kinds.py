@@ -24,6 +24,7 @@ from hloopt.findings import (
     pieces,
     precision,
     products,
+    recomputing,
     recurrences,
     running,
     summed_products,
@@ -98,6 +99,8 @@ KINDS: Final = tuple(
         ),
         ("log-sum-exp", "log(sum(exp(x))) that overflows", "accuracy", numerics.log_sums),
         ("temporary", "large array between kernels", "memory", temporaries.between),
+        ("kept", "values kept that are cheap to compute again", "memory", recomputing.kept_values),
+        ("order", "order that keeps much in memory", "memory", recomputing.orders),
     )
 )
 """All kinds, those of time first."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final
 
-from hloopt.analysis.assignment import assign_buffers
-from hloopt.analysis.liveness import Peak, peak
+from hloopt.analysis.assignment import BufferAssignment, assign_buffers
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
@@ -34,8 +32,6 @@ _XLA = "xla-gpu-2026"
 _OTHERS = "O2"
 _BUFFERS = "flatten-call-graph,schedule,copy-insertion"
 """What every device does last: an order, and the copies that it needs."""
-_ASSIGNED: Final = 4000
-"""Instructions up to which buffers are assigned as XLA does it: 0.7 ms each."""
 
 
 def pipeline_for(target: Target, name: str) -> tuple[Pipeline, str]:
@@ -86,16 +82,14 @@ class ProgramPlan:
         return self.totals.seconds or 0.0
 
     @cached_property
-    def peak(self) -> Peak:
-        """The most bytes that are alive at once, and what is alive there."""
-        return peak(self.module.entry)
+    def assignment(self) -> BufferAssignment:
+        """Which allocation holds each value, as XLA assigns it."""
+        return assign_buffers(self.module, gpu=self.model.target.kind != "cpu")
 
-    @cached_property
-    def byte_size(self) -> int:
-        """The bytes that XLA assigns for a run; of long modules, where that takes long, those of the peak."""
-        if self.module.instruction_count() > _ASSIGNED:
-            return self.peak.byte_size
-        return assign_buffers(self.module, gpu=self.model.target.kind == "cuda").byte_size
+    @property
+    def peak_bytes(self) -> int:
+        """What a run needs by that assignment: parameters, results and temporaries."""
+        return self.assignment.byte_size
 
     def others_than(self, after: ProgramPlan) -> list[KernelCost]:
         """The kernels that another plan does not have, those that take longest first."""

@@ -374,4 +374,4 @@ def _formula(kind: str) -> str:
 
 def _fits_memory(before: ProgramPlan, after: ProgramPlan) -> bool:
     """Whether the arrays of all iterations fit."""
-    return after.peak.byte_size <= _PEAK * before.peak.byte_size + _ROOM
+    return after.peak_bytes <= _PEAK * before.peak_bytes + _ROOM

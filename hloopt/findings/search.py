@@ -20,6 +20,7 @@ from hloopt.findings.finding import (
 )
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
+from hloopt.findings.peak import PeakUse, peak_use
 from hloopt.findings.planning import Planner, is_planned
 from hloopt.findings.products import reduced_dot
 from hloopt.findings.temporaries import largest_kept
@@ -54,6 +55,7 @@ _TRIED: Final = 2
 class Findings(Displayed):
     """What was found of a module on a target.
 
+    peak      what is alive where most memory is needed
     pipeline  the passes that stand for the compiler; ``as given`` where the module is planned already
     kernels   those that take longest
     loops     large arrays that loops update in place
@@ -72,6 +74,7 @@ class Findings(Displayed):
     seconds: float
     launches: int
     peak_bytes: int
+    peak: PeakUse
     kernels: tuple[KernelShare, ...]
     loops: tuple[LoopBuffer, ...]
     arrays: tuple[RefusedArray, ...]
@@ -91,6 +94,7 @@ class Findings(Displayed):
             "seconds": self.seconds,
             "launches": self.launches,
             "peak_bytes": self.peak_bytes,
+            "peak": self.peak.to_json(),
             "kernels": [one.to_json() for one in self.kernels],
             "loops": [one.to_json() for one in self.loops],
             "arrays": [one.to_json() for one in self.arrays],
@@ -133,7 +137,8 @@ def find(
         label,
         plan.seconds,
         plan.totals.launches,
-        plan.peak.byte_size,
+        plan.peak_bytes,
+        peak_use(subject),
         _kernels(subject),
         loop_buffers(subject),
         largest_kept(subject),
@@ -226,7 +231,7 @@ class _Search:
     def best(self) -> list[Finding]:
         """Those that gain most: the part of the whole that the change saves."""
         plan = self.subject.plan
-        whole = {"time": plan.seconds, "memory": float(plan.peak.byte_size)}
+        whole = {"time": plan.seconds, "memory": float(plan.peak_bytes)}
 
         def weight(row: Finding) -> float:
             all_of_it = max(whole.get(row.gain.measure, row.gain.before), row.gain.before)

@@ -34,7 +34,7 @@ def between(subject: Subject) -> Iterator[FindingCandidate]:
         return  # nothing was to be fused: no decision to explain
     if not subject.is_small:
         return  # its fusion would have to be decided anew for each of them
-    least = subject.plan.peak.byte_size * _SHARE
+    least = subject.plan.peak_bytes * _SHARE
     for row in kept_arrays(subject.plan.explanation)[:_MOST]:
         site = _given(subject, row.node)
         if site is None or row.node.byte_size < least or not row.readers:
@@ -55,7 +55,7 @@ def largest_kept(subject: Subject) -> tuple[RefusedArray, ...]:
     """The largest arrays between kernels, with the refusal that keeps each, whether it is right or not."""
     if not subject.plan.provenance.history.plans:
         return ()
-    least = max(_LARGE, subject.plan.peak.byte_size * _SHARE)
+    least = max(_LARGE, subject.plan.peak_bytes * _SHARE)
     rows = kept_arrays(subject.plan.explanation)
     found = (_kept(row) for row in rows if row.node.byte_size >= least)
     return tuple(islice((one for one in found if one is not None), _SHOWN))

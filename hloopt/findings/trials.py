@@ -150,7 +150,7 @@ class Subject:
             *figures,
             "predicted" if first.counted is None else "counted",
             (before.seconds * times, after.seconds * times),
-            (before.peak.byte_size, after.peak.byte_size),
+            (before.peak_bytes, after.peak_bytes),
             verdict,
             reason,
             0 if trial.module is self.module else trial.module.instruction_count(),
@@ -209,7 +209,7 @@ class _Trial:
         if counted is not None:
             return counted(self.module), counted(changed)
         if self.measure == "memory":
-            return float(self.plan.byte_size), float(after.byte_size)
+            return float(self.plan.peak_bytes), float(after.peak_bytes)
         return self.plan.seconds * self.times, after.seconds * self.times
 
 

@@ -19,6 +19,7 @@ from hloopt.findings import (
     ReducedDot,
     RefusedArray,
 )
+from hloopt.findings.peak import WrittenArrays
 from hloopt.report.console import TableColumn, records_table, say, show_name, table
 from hloopt.report.fit import FittedTable
 from hloopt.report.numbers import amount, byte_size, seconds
@@ -28,6 +29,8 @@ __all__ = ["kinds_table", "show_findings"]
 
 _WIDTH: Final = 80
 _INDENT: Final = "   "
+_MUCH: Final = 1 << 20
+"""Bytes of a peak from which on it is told what is alive there."""
 _HOW: Final = {"model": "in the program", "flag": "XLA flag", "hloopt": "hloopt"}
 
 
@@ -156,6 +159,10 @@ def _notes(found: Findings) -> Iterator[str]:
     if found.rows and found.useless:
         tried = sum(found.useless.values())
         yield f"- {tried} other change{'' if tried == 1 else 's'} tried without gain"
+    if found.peak_bytes >= _MUCH:
+        yield f"- {_peak_text(found)}"
+    if found.peak.written is not None:
+        yield f"- {_written_text(found.peak.written)}"
     said = {row.instruction for row in found.rows if row.kind == "loop-copy"}
     for one in found.loops:
         if one.loop not in said:
@@ -171,6 +178,36 @@ def _notes(found: Findings) -> Iterator[str]:
     if found.untried:
         left = sum(found.untried.values())
         yield f"- {left} smaller candidates were not tried: a larger -n tries more"
+
+
+def _peak_text(found: Findings) -> str:
+    use = found.peak
+    place = f" at {use.line}" if use.line else ""
+    rows = []
+    for row in use.arrays:
+        kinds = "temporaries" if row.kind == "temporary" else f"{row.kind}s"
+        count = f"{len(row.names)} {kinds}" if len(row.names) > 1 else f"the {row.kind}"
+        named = f" %{row.names[0]}" if len(row.names) == 1 else ""
+        line = f" from {row.line}" if row.line else ""
+        rows.append(f"{count}{named} {row.shape}{line}, {byte_size(row.byte_size)}")
+    if use.others:
+        several = "s" if use.others > 1 else ""
+        rows.append(f"{use.others:,} other array{several}, {byte_size(use.other_bytes)}")
+    return f"most memory is needed by %{use.at}{place}, where these are alive: {'; '.join(rows)}"
+
+
+def _written_text(row: WrittenArrays) -> str:
+    one = len(row.names) == 1
+    what = f"one array {row.shape}" if one else f"{len(row.names)} arrays {row.shape}"
+    names = ", ".join(f"%{name}" for name in row.names[:4])
+    more = f" and {len(row.names) - 4} more" if len(row.names) > 4 else ""
+    lines = f" at {', '.join(row.lines[:4])}" if row.lines else ""
+    return (
+        f"the program has {what} of {byte_size(row.byte_size)}{'' if one else ' each'}{lines} ({names}{more}), "
+        "which no kernel of this plan writes to memory: what keeps them apart (another version of XLA, a "
+        "result, a gradient) needs the bytes; jax.lax.map(f, xs, batch_size=...) over a dimension of theirs "
+        "does without"
+    )
 
 
 def _loop_text(row: LoopBuffer) -> str:

@@ -21,6 +21,7 @@ from hloopt.analysis.assignment.sharing import may_share
 from hloopt.analysis.assignment.tables import tuple_tables
 from hloopt.graphs import post_order
 from hloopt.ir import Computation, Instruction, Module
+from hloopt.ir.build import no_collection
 from hloopt.ir.walk import top_level_computations
 from hloopt.ops.traits import FREE
 
@@ -79,7 +80,8 @@ def assign_buffers(module: Module, *, gpu: bool = False) -> BufferAssignment:
 
     ``gpu`` decides the alignment of the heap, and which fusions write over an operand.
     """
-    return _Assigner(module, gpu=gpu).result()
+    with no_collection():
+        return _Assigner(module, gpu=gpu).result()
 
 
 class _Assigner:
