@@ -179,6 +179,7 @@ HOST: Final = Target(
     shared_per_core=0,
     grid_limit=(2**31 - 1, 1, 1),
     l1_per_core=32 << 10,
+    scalar_rates=MappingProxyType({"f64": Rate(clock_ghz=3.0, units=8, ops=1)}),
     sources={"": "a usual core with vectors of 32 or 64 bytes, in round figures"},
 )
 """A core with 8 to 16 lanes of f32, 32 KiB of first-level and 1 MiB of second-level cache."""

@@ -129,6 +129,8 @@ def test_figures(
         # lanes
         ("mi200", "f32", "scalar", 47.9),
         ("v100", "bf16", "matrix", 15.7),
+        ("host", "f32", "matrix", 0.096),
+        ("host", "f64", "matrix", 0.048),
     ],
 )
 def test_peak_flops(name: str, dtype: str, unit: str, teraflops: float) -> None:
