@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import PICK, folders_argument, json_option
+from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.waiting import patience
 from hloopt.dumps import matching_modules, matching_stages, pick, read_dump
 from hloopt.errors import UsageError
 from hloopt.report.console import product
 from hloopt.report.dump import dump_json, show_modules, show_stages, show_total
+from hloopt.report.module_costs import SORTS, ModulePricer
 
 if TYPE_CHECKING:
     from hloopt.dumps import Dump, DumpModule, Stage
 
 __all__ = ["command"]
+
+_TARGET = "h200"
 
 
 @click.command("ls")
@@ -31,10 +36,23 @@ __all__ = ["command"]
     show_default=True,
     help="Count instructions and computations; that reads the files.",
 )
+@click.option(
+    "--sort",
+    type=click.Choice([*SORTS]),
+    help="Price each module on --target (h200), and list those that cost most first, equal names together.",
+)
+@target_options
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, files: tuple[str, ...], stages: bool, counts: bool, as_json: bool
+    ctx: click.Context,
+    files: tuple[str, ...],
+    stages: bool,
+    counts: bool,
+    sort: str | None,
+    target: str | None,
+    cost_model: str,
+    as_json: bool,
 ) -> None:
     """List the modules of XLA's dump directories: stages, formats, sizes, instructions.
 
@@ -44,7 +62,13 @@ def command(
     \b
     Example:
       hloopt ls dump --module jit_train --stage algsimp
+      hloopt ls dump --sort time --target a100
     """
+    if sort is not None:
+        ctx.exit(_priced(files or (".",), sort, target or _TARGET, cost_model, as_json=as_json))
+    if target is not None:
+        raise UsageError("--target is for prices: it needs --sort")
+    predictor(None, cost_model, ())
     wanted = ctx.meta.get(PICK, {})
     rows = []
     for name in files or (".",):
@@ -67,6 +91,34 @@ def command(
             show_total(content, product())
     if as_json:
         write_json("ls", {"dumps": rows})
+
+
+def _priced(
+    files: tuple[str, ...], sort: str, target: str, cost_model: str, *, as_json: bool
+) -> int:
+    """Price every module, and print or write those of each dump; the exit code."""
+    predicting = predictor(target, cost_model)
+    assert predicting is not None, "a target is given"
+    pricer = ModulePricer(predicting, target)
+    dumps, codes = [], [0]
+    for name in files:
+        _open(name)
+
+        def step(found: Input) -> dict[str, object]:
+            return {"cost": pricer.cost(found.module, found.name)}
+
+        rows, code = each_input(open_texts((name,)), step, "pricing")
+        codes.append(code)
+        costs = pricer.costs([row["cost"] for row in rows if "cost" in row], sort)
+        dumps.append({"folder": name, **costs.to_json()})
+        if as_json:
+            continue
+        if len(files) > 1:
+            click.echo(f"{name}:")
+        costs.show(product())
+    if as_json:
+        write_json("ls", {"dumps": dumps})
+    return max(codes)
 
 
 def _open(name: str) -> Dump:

@@ -19,7 +19,7 @@ from hloopt.findings.finding import (
     Spent,
 )
 from hloopt.findings.kinds import KINDS, FindingKind, KindExample, chosen_kinds, kind_examples
-from hloopt.findings.planning import Planner, ProgramPlan, pipeline_for
+from hloopt.findings.planning import Planner, ProgramPlan, is_planned, pipeline_for
 from hloopt.findings.search import Findings, find
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Spent",
     "chosen_kinds",
     "find",
+    "is_planned",
     "kind_examples",
     "pipeline_for",
 ]
