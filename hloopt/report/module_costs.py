@@ -126,7 +126,7 @@ class ModulePricer:
             module.instruction_count(),
             plan.totals.launches,
             plan.seconds,
-            plan.byte_size,
+            plan.peak_bytes,
         )
 
     def costs(self, modules: Sequence[ModuleCost], sort: str) -> ModuleCosts:
