@@ -238,7 +238,11 @@ def orders(subject: Subject) -> Iterator[FindingCandidate]:
         yield FindingCandidate(
             sites,
             f"The products behind %{sites[0].name} are computed in the order in which they are written, "
-            f"with {before:,} flops; the best order or form found has {after:,}.",
+            + (
+                f"with {before:,} flops; the best order or form found has {after:,}."
+                if after < before
+                else f"which takes longer than other forms of the same {before:,} flops."
+            ),
             (
                 FindingRemedy(
                     "model",
