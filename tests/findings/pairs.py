@@ -65,6 +65,8 @@ def pair(kind: str, **options: Any) -> Callable[[_Maker], _Maker]:
     """Registers what makes both functions and the arguments with a random generator."""
 
     def register(make: _Maker) -> _Maker:
+        if make.__name__ in _MADE:
+            raise ValueError(f"two pairs are called {make.__name__}")
         _MADE[make.__name__] = kind, make, options
         return make
 

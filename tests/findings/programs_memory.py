@@ -137,7 +137,7 @@ def pairwise_forces(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 @pair("temporary", targets=BOTH)
-def attention_scores(rng: np.random.Generator) -> tuple[Any, ...]:
+def attention_by_heads(rng: np.random.Generator) -> tuple[Any, ...]:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return jax.nn.softmax(q @ k.T / 8.0, axis=-1) @ v
 
