@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hloopt.cli.waiting import patience
 from hloopt.driver.page import ModulePage, page_of
 from hloopt.driver.passes import Chosen
 from hloopt.driver.selecting import Selecting, selecting
-from hloopt.driver.writing import write_text
+from hloopt.driver.writing import is_folder, write_text
 from hloopt.errors import UsageError
 from hloopt.pages.serving import PageServer
 from hloopt.verifier import verify_module
@@ -70,7 +71,8 @@ def command(
     program; the graph, which unfolds by namespace; the code of kernels beside their HLO; every decision about
     fusion with both prices, and what the plan would cost with another one; what passes changed; the memory
     alive; the roofline; for a module of a dump XLA's own plan beside ours. Each instruction has an address.
-    Of modules of 5,000 instructions at most it has the changes that hloopt why finds.
+    Of modules of 5,000 instructions at most it has the changes that hloopt why finds. Of a dump one file is
+    about the largest module, a directory gets a page of each.
 
     The module is optimised (-O2 unless other passes are given); times are predicted for --target.
 
@@ -93,6 +95,7 @@ def command(
         _serve(one_text(texts, "a page belongs"), chosen, selection, sources)
         return
     if output is not None:
+        texts = _for_one_file(output, texts)
         check_output(output, texts, form="page")
 
     def step(found: Input) -> dict[str, Any]:
@@ -105,6 +108,19 @@ def command(
 
     rows, code = each_input(texts, step, "reporting on")
     end(ctx, rows, code)
+
+
+def _for_one_file(output: str, texts: list[InputText]) -> list[InputText]:
+    """What one file is about: of several modules of a dump the one with the longest text."""
+    if len(texts) < 2 or is_folder(output) or not all(text.path for text in texts):
+        return texts
+    largest = max(texts, key=lambda text: text.path.stat().st_size if text.path else 0)
+    click.echo(
+        f"note: {largest.name} is the largest of {len(texts)} modules; --module picks another, and a directory "
+        f"(-o {output.removesuffix('.html')}{os.sep}) gets a page of each",
+        err=True,
+    )
+    return [largest]
 
 
 def _serve(text: InputText, chosen: Chosen, selection: Selecting, sources: Path | None) -> None:

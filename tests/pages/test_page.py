@@ -217,6 +217,18 @@ def test_of_a_dump_xla_s_plan_stands_beside(samples: Path) -> None:
     assert "xla" not in hloopt.page(after).parts
 
 
+def test_one_file_of_a_dump_is_about_the_largest_module(samples: Path, tmp_path: Path) -> None:
+    """Which that is, and how to have the others, is said; a directory gets a page of each."""
+    page, folder = tmp_path / "page.html", tmp_path / "pages"
+    done = invoke("report", str(samples / "dump"), "-o", str(page))
+    assert done.exit_code == 0
+    assert "jit_normalize.before_optimizations.txt is the largest of 2 modules" in done.stderr
+    assert "jit_normalize" in page.read_text()
+    folder.mkdir()
+    assert invoke("report", str(samples / "dump"), "-o", str(folder)).exit_code == 0
+    assert len([*folder.iterdir()]) == 2
+
+
 def test_what_would_help_is_on_the_first_view() -> None:
     """The findings of hloopt why, after the same passes."""
     text = PROGRAM.replace("64,128", "64,4").replace("128,32", "4,32")
