@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
+from hloopt.fusion.matching import KernelGroup
 from hloopt.report.console import say, table
 from hloopt.report.fusion_diff import FusionDifference, compare_kernels, figure_text, figures
 from hloopt.report.module_pairs import GivenModule, match_modules
+from hloopt.report.numbers import seconds
+from hloopt.rewrite.source_lines import lines_text
+from hloopt.spelling import first_of
 
 __all__ = ["DumpDifference", "compare_dumps", "show_dumps"]
+
+_MOST_EQUAL: Final = 8
+"""Equal modules that have a row each; more are one row."""
+_MOST_SLOWER: Final = 5
+"""Modules of which it is said where they lose."""
 
 
 @dataclass(frozen=True)
@@ -75,24 +84,80 @@ def compare_dumps(
 
 
 def show_dumps(found: DumpDifference, console: Console) -> None:
-    """A row for each pair of modules, and those without a partner."""
+    """A row for each pair of modules, and those without a partner.
+
+    Where times are predicted, the pair that loses most is first, and where it loses that is said.  Many equal
+    modules are one row.
+    """
     timed = "time" in found.sums[0]
     columns = ("kernels", "launches", "bytes", *(("time",) if timed else ()))
     made = table("module", "instructions", *columns, left=2)
-    for before, _, difference in found.pairs:
+    pairs = sorted(found.pairs, key=lambda pair: -_lost(pair[2])) if timed else [*found.pairs]
+    equal = [pair for pair in pairs if pair[2].equal]
+    folded = equal if len(equal) > _MOST_EQUAL else []
+    for before, _, difference in pairs:
+        if folded and difference.equal:
+            continue
         first, second = (figures(one) for one in difference.totals)
         cells = [_change(name, first.get(name, 0.0), second.get(name, 0.0)) for name in columns]
         made.add_row(before.module.name, _words(difference), *cells)
+    if folded:
+        rows = [figures(difference.totals[0]) for _, _, difference in folded]
+        sums = (sum(row.get(name, 0.0) for row in rows) for name in columns)
+        cells = [figure_text(name, value) for name, value in zip(columns, sums, strict=True)]
+        made.add_row(f"{len(folded)} modules", "equal", *cells)
     first, second = found.sums
     if len(found.pairs) > 1:
         cells = [_change(name, first.get(name, 0.0), second.get(name, 0.0)) for name in columns]
         made.add_row("all", "", *cells)
     console.print(made)
-    for side, rows in (("before", found.before), ("after", found.after)):
-        for one in rows:
+    for before, _, difference in pairs[:_MOST_SLOWER]:
+        if _lost(difference) > 0:
+            say(console, f"{before.module.name} {_where_lost(difference)}")
+    for side, alone in (("before", found.before), ("after", found.after)):
+        for one in alone:
             say(console, f"only {side}: {one.module.name}, {one.file}")
     if any(not difference.equal for _, _, difference in found.pairs):
         say(console, "--module NAME shows what differs in one of them")
+
+
+def _lost(difference: FusionDifference) -> float:
+    """The predicted seconds that a run takes longer; negative where it takes less."""
+    before, after = difference.totals
+    return (after.seconds or 0.0) - (before.seconds or 0.0)
+
+
+def _where_lost(difference: FusionDifference) -> str:
+    """By how much a module is slower, and the kernels in whose place others lose most of that."""
+    sides = [
+        {row.instruction: row for row in rows} for rows in (difference.before, difference.after)
+    ]
+
+    def times(group: KernelGroup) -> tuple[float, float]:
+        first = sum(sides[0][kernel].seconds for kernel in group.before)
+        return first, sum(sides[1][kernel].seconds for kernel in group.after)
+
+    worst = max(difference.groups, key=lambda group: times(group)[1] - times(group)[0])
+    old, new = times(worst)
+    lines = next(
+        (
+            side[one].lines
+            for side, kernels in zip(sides, (worst.before, worst.after), strict=True)
+            for one in kernels
+            if side[one].lines
+        ),
+        (),
+    )
+    place = f" at {lines_text(lines)}" if lines else ""
+    gone, new_ones = (
+        first_of([f"%{kernel.name}" for kernel in kernels])
+        for kernels in (worst.before, worst.after)
+    )
+    what = f"where {gone} becomes {new_ones}" if gone and new_ones else f"in {new_ones or gone}"
+    return (
+        f"takes {seconds(_lost(difference))} longer, most of it {what}{place} ({worst.status}): "
+        f"{seconds(old)} -> {seconds(new)}"
+    )
 
 
 def _words(difference: FusionDifference) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,35 @@ def test_directories_are_compared_module_by_module() -> None:
         assert ["jit_smooth" in name for name in got[rest]] == [True]
         assert invoke("diff", *sides).exit_code == 1
     assert "only after: jit_smooth" in invoke("diff", str(text), str(DUMP)).stdout
+
+
+def test_the_module_that_loses_most_is_first(tmp_path: Path) -> None:
+    """With the kernel in which it does; many equal modules are one row, unless no time is predicted."""
+    program = (
+        "HloModule jit_{0}\n\nENTRY main {{\n  x = f32[{1},4096] parameter(0)\n"
+        "  y = f32[{1},4096] exponential(x)\n{2}  ROOT z = f32[{1},4096] add({3}, x)\n}}\n"
+    )
+    turned = "  w = f32[4096,4096] transpose(y), dimensions={1,0}\n"
+    for side in ("before", "after"):
+        folder = tmp_path / side
+        folder.mkdir()
+        texts = [program.format(f"helper{n}", n + 1, "", "y") for n in range(9)]
+        texts.append(
+            program.format("step", 4096, *((turned, "w") if side == "after" else ("", "y")))
+        )
+        for number, text in enumerate(texts):
+            name = text.split()[1]
+            (folder / f"module_{number:04d}.{name}.before_optimizations.txt").write_text(text)
+    words = [str(tmp_path / "before"), str(tmp_path / "after")]
+    lines = invoke("diff", *words, "--target", "h200").stdout.splitlines()
+    assert lines[1].startswith("jit_step")
+    assert lines[2].startswith("9 modules")
+    assert any(
+        re.match(r"jit_step takes \S+ us longer, most of it in %w \(came\): ", line)
+        for line in lines
+    )
+    assert "longer" not in invoke("diff", *words[::-1], "--target", "h200").stdout
+    assert "longer" not in invoke("diff", *words).stdout
 
 
 def test_stages_of_either_side() -> None:
