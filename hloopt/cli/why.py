@@ -81,7 +81,8 @@ def command(
     compared, and both are planned and priced for the target. A change without gain is not printed.
 
     Below them are the large arrays between two kernels, each with the refusal that keeps it in memory, the
-    times fused and apart, and, where fused is faster, what lets the pair through.
+    times fused and apart, and, where fused is faster, what lets the pair through; and scatters that take far
+    longer where their indices are equal, which a module does not say.
 
     A module before optimisation is planned as XLA does it; one that is fused and scheduled is taken as it is.
 

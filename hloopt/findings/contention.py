@@ -25,6 +25,8 @@ __all__ = ["contended", "scatters"]
 _COPIES: Final = 32
 _ROOM: Final = 1 << 28
 """Bytes that all copies may take."""
+_COUNTED: Final = 32
+"""Bits of an index type that counts windows without an overflow."""
 _SHOWN: Final = 2
 _FLOATS: Final = frozenset({"f32", "f64"})
 _WORSE: Final = 4
@@ -54,6 +56,7 @@ def _fits(scatter: Instruction, copies: int) -> bool:
         and not dims.input_batching_dims
         and dims.index_vector_dim == 1
         and indices.rank in (1, 2)
+        and indices.dtype.bits >= _COUNTED
         and scatter.array.byte_size * copies <= _ROOM
     )
 

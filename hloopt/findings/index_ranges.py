@@ -228,20 +228,27 @@ def _candidate(
 def _fixed_words(one: Instruction, arrays: KnownArrays) -> tuple[str, str]:
     """Which slice it is, and how to write it."""
     starts, window = _dims_of(one)
+    source, movers = one.operands[0].name, list[int]()
     parts = [":"] * one.operands[0].array.rank
     for column, dim in enumerate(starts.columns):
         values = starts.known(column, arrays)
-        row = None if values is None else affine(values)
-        if values is None or row is None or window[dim] == one.operands[0].array.dims[dim]:
+        if values is None or window[dim] == one.operands[0].array.dims[dim]:
             continue
+        row = affine(values)
+        if row is None:
+            return f"a few slices of %{source}", "slices, joined by jnp.concatenate"
+        movers += (axis for axis, stride in enumerate(row.strides) if stride)
         step = next((stride for stride in row.strides if stride), 1)
         last = int(values.max()) + window[dim]
         cut = f"{int(values.min())}:{last}" + (f":{abs(step)}" if abs(step) > 1 else "")
         parts[dim] = f"{cut}, backwards" if step < 0 else cut
     while len(parts) > 1 and parts[-1] == ":":
         parts.pop()
-    place = f"{', '.join(parts)}"
-    where = f"[{place}] of %{one.operands[0].name}"
+    if len(movers) > len(set(movers)):
+        advice = "jnp.diagonal(x)" if one.opcode == "gather" else "x + jnp.diag(u)"
+        return f"a diagonal of %{source}", f"{advice}, instead of an array of indices"
+    place = ", ".join(parts)
+    where = f"[{place}] of %{source}"
     if one.opcode == "gather":
         return where, f"a slice, x[{place}], instead of an array of indices (jnp.take, a mask)"
     return where, (

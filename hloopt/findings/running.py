@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import log2, sqrt
 from typing import Final
+
+import numpy as np
 
 from hloopt.findings.associative_scan import scanned
 from hloopt.findings.finding import FindingRemedy
@@ -15,6 +18,7 @@ from hloopt.passes.expand.reduce_window_rewriter import ReduceWindowRewriter
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.rewrite.regions import is_identity, is_liftable, lifted, named_combiner
 from hloopt.rewrite.site import Site, sites
+from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.types import RunningDim
 
 __all__ = ["reductions"]
@@ -23,6 +27,7 @@ _LEAST: Final = 32
 """Elements along the dimension from which on it is looked at."""
 _MANY: Final = 1 << 22
 """Elements from which on the fewest steps are worth any number of kernels."""
+_LARGE: Final = 1 << 16
 _BLOCK: Final = 4
 """Elements of a block that takes few steps an element and few kernels."""
 _WORDS: Final = op_table({
@@ -87,11 +92,24 @@ def _candidate(window: Instruction, found: RunningDim, *, in_blocks: bool) -> Fi
         f"cut the dimension into blocks of {_BLOCK} to 8 by a reshape: run within blocks, over their last "
         "elements, and combine both",
     )
-    scan = FindingCandidate((window,), why, (remedy,), _as_scan)
+    scan = FindingCandidate((window,), why, (remedy,), _as_scan, tolerance=_tolerance(source, size))
     if source.array.elements > _MANY:
         return scan
-    shorter = FindingCandidate((window,), why, (blocks, reshaped), _in_blocks)
+    shorter = replace(scan, remedies=(blocks, reshaped), change=_in_blocks)
     return replace(scan, instead=shorter)
+
+
+def _tolerance(source: Instruction, size: int) -> Tolerance:
+    """Of many floats a bound of the first order, since what rounding explains takes evaluations of both forms.
+
+    Sums in pairs are off by ``log2(n)`` roundings of what they come to (N. Higham, The accuracy of floating
+    point summation, SIAM J. Sci. Comput. 14, 1993), of numbers of either sign about ``sqrt(n)`` on the way.
+    """
+    kind = source.array.dtype
+    if source.array.elements < _LARGE or kind.name not in ("f32", "f64"):
+        return FREE
+    rounding = 4 * log2(size) * float(np.finfo(kind.numpy).eps)
+    return Tolerance(rtol=rounding, atol=rounding * sqrt(size))
 
 
 def _in_blocks(module: Module, places: Sequence[Instruction]) -> bool:

@@ -83,6 +83,22 @@ def test_known_places_are_named() -> None:
     assert [one.way for one in row.remedies] == ["model", "hloopt"]
 
 
+def test_a_diagonal_is_named() -> None:
+    """Two dimensions that count up together are no block."""
+    text = """HloModule m
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+ENTRY main {
+  x = f32[2048,2048] parameter(0)
+  u = f32[2048] parameter(1)
+  i = s32[2048,2] iota(), iota_dimension=0
+  ROOT r = f32[2048,2048] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0,1},
+      scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add
+}
+"""
+    (row,) = hloopt.why(hloopt.parse(text), kinds=["indexed-range"]).rows
+    assert "a diagonal of %x" in row.why
+
+
 def test_the_host_needs_no_advice() -> None:
     """Its compiler has the passes that see known places."""
     text = SCATTER.format(indices=COUNT + "  p = s32[1000] copy(n)\n" + PLAIN, region=SET)
