@@ -49,6 +49,8 @@ def reductions(subject: Subject) -> Iterator[FindingCandidate]:
         found = window.window.running(window.fold_inputs[0].array.dims)
         if found is None or not _may_go(window, found):
             continue
+        if window.is_tuple and not one_pass:
+            continue  # XLA cuts these into blocks, which is not priced here
         if not (one_pass and named_combiner(window.to_apply)):
             yield _candidate(window, found, in_blocks=not one_pass)
 
@@ -93,7 +95,7 @@ def _candidate(window: Instruction, found: RunningDim, *, in_blocks: bool) -> Fi
         "elements, and combine both",
     )
     scan = FindingCandidate((window,), why, (remedy,), _as_scan, tolerance=_tolerance(source, size))
-    if source.array.elements > _MANY:
+    if window.is_tuple or source.array.elements > _MANY:
         return scan
     shorter = replace(scan, remedies=(blocks, reshaped), change=_in_blocks)
     return replace(scan, instead=shorter)

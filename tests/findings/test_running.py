@@ -66,6 +66,33 @@ def test_every_form_has_the_same_results(
     assert forms == 2
 
 
+def test_several_arrays_together_are_one_scan() -> None:
+    """As a running maximum with its place."""
+    text = """HloModule m
+fold {
+  a = f32[] parameter(0)
+  at = s32[] parameter(1)
+  b = f32[] parameter(2)
+  bt = s32[] parameter(3)
+  c = pred[] compare(a, b), direction=GE
+  x = f32[] select(c, a, b)
+  y = s32[] select(c, at, bt)
+  ROOT r = (f32[], s32[]) tuple(x, y)
+}
+ENTRY main {
+  x = f32[1000,64] parameter(0)
+  n = s32[1000,64] iota(), iota_dimension=0
+  lowest = f32[] constant(-inf)
+  none = s32[] constant(-1)
+  ROOT r = (f32[1000,64], s32[1000,64]) reduce-window(x, n, lowest, none), window={size=1000x1 pad=999_0x0_0},
+      to_apply=fold
+}
+"""
+    (row,) = hloopt.why(hloopt.parse(text), "host", kinds=["running-reduction"]).rows
+    assert row.gain.verdict == "equal"
+    assert not hloopt.why(hloopt.parse(text), kinds=["running-reduction"]).rows
+
+
 def test_a_start_that_would_count_more_often_is_left_alone() -> None:
     """A sum that begins with 1 adds it once."""
     text = module("f32", "4000", "size=4000 pad=3999_0", ADD, "1").to_text()
