@@ -80,6 +80,7 @@ class Gain:
     peak     the bytes alive at once before and after
     verdict  of the judge on the results: ``equal``, ``within tolerance``; ``not verified`` with ``reason``
     part     the instructions of the part that was changed and priced by itself; 0: the whole module was
+    unit     of compile time and accuracy: what is counted
     """
 
     measure: Measure
@@ -91,6 +92,7 @@ class Gain:
     verdict: str
     reason: str = ""
     part: int = 0
+    unit: str = "elements"
 
     @property
     def saved(self) -> float:
@@ -111,6 +113,7 @@ class Gain:
             "verdict": self.verdict,
             "reason": self.reason,
             "part": self.part or None,
+            "unit": {"time": "seconds", "memory": "bytes"}.get(self.measure, self.unit),
         }
 
 

@@ -29,6 +29,7 @@ from hloopt.findings import (
     running,
     summed_products,
     temporaries,
+    unrolled,
 )
 from hloopt.findings.finding import Measure
 from hloopt.findings.trials import FindingCandidate, Subject
@@ -91,6 +92,7 @@ KINDS: Final = tuple(
         ("not-donated", "argument that could hold a result", "memory", donation.arguments),
         ("f64", "f64 where f32 goes in and out", "time", precision.doubles),
         ("folded", "constants that XLA computes while it compiles", "compile time", folding.folded),
+        ("unrolled", "Python loop traced as copies", "compile time", unrolled.copies),
         (
             "inexact-rewrite",
             "rewrite of XLA that moves results",

@@ -11,6 +11,7 @@ from hloopt.dataclass import dataclass
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import Subject
 from hloopt.ir import Instruction, Module
+from hloopt.ops.traits import SOURCES, VIEWS
 from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.types import ArrayShape, TupleShape
 
@@ -167,7 +168,7 @@ def _written(subject: Subject) -> WrittenArrays | None:
     large = [
         one
         for one in subject.module.instructions()
-        if one.opcode not in ("parameter", "constant", "broadcast", "iota", "reshape", "bitcast")
+        if one.opcode not in SOURCES | VIEWS
         and isinstance(one.shape, ArrayShape)
         and one.shape.byte_size > least
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hloopt.analysis.assignment import AssignedValue
@@ -40,8 +41,12 @@ def kept_values(subject: Subject) -> Iterator[FindingCandidate]:
     """Values to compute again: all that a gradient keeps but products, else those of the peak one by one."""
     if subject.plan.assignment.bytes_of("temporary") < _LEAST:
         return
-    yield from _of_gradient(subject)
-    yield from _one_by_one(subject)
+    single = next(_one_by_one(subject), None)
+    gradient = next(_of_gradient(subject), None)
+    if gradient is not None:
+        yield replace(gradient, instead=single)
+    elif single is not None:
+        yield single
 
 
 def _of_gradient(subject: Subject) -> Iterator[FindingCandidate]:

@@ -52,7 +52,7 @@ class FindingCandidate:
     change    makes it on a copy, given the sites there
     blocking  instructions that stand in the way
     tolerance what the results may differ by, where the change itself rounds more coarsely
-    counted   of compile time and accuracy: the figure, counted in the module before and after
+    counted   of compile time and accuracy: the figure, counted in the module before and after, in ``unit``
     wanted    pairs of instructions that fusion is to put into one kernel, besides the change
     is_late   whether the change is made in the plan, without ``sites``, which it does not have
     holds     what must be so of the plans before and after it, for the gain to be of this cause
@@ -67,6 +67,7 @@ class FindingCandidate:
     blocking: tuple[Instruction, ...] = ()
     tolerance: Tolerance = FREE
     counted: CountedFigure | None = None
+    unit: str = "elements"
     wanted: tuple[tuple[str, str], ...] = ()
     is_late: bool = False
     holds: Callable[[ProgramPlan, ProgramPlan], bool] | None = None
@@ -154,6 +155,7 @@ class Subject:
             verdict,
             reason,
             0 if trial.module is self.module else trial.module.instruction_count(),
+            first.unit,
         )
         return Tried(gain, self._spent(before, after, times))
 

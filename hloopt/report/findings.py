@@ -109,7 +109,7 @@ def _sentences(row: Finding) -> Iterator[str]:
 
 def _gain_text(gain: Gain) -> str:
     """``gain: 2.14 ms -> 95 us (predicted); results within tolerance``."""
-    said = f"gain ({gain.how}): {_figure(gain.measure, gain.before)} -> {_figure(gain.measure, gain.after)}"
+    said = f"gain ({gain.how}): {_figure(gain, gain.before)} -> {_figure(gain, gain.after)}"
     if gain.measure == "time" and gain.after:
         said += f", {_ratio(gain.before / gain.after)} times as fast"
     elif gain.measure != "time":
@@ -128,12 +128,12 @@ def _ratio(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _figure(measure: str, value: float) -> str:
-    if measure == "time":
+def _figure(gain: Gain, value: float) -> str:
+    if gain.measure == "time":
         return seconds(value)
-    if measure == "memory":
+    if gain.measure == "memory":
         return byte_size(round(value))
-    return f"{amount(round(value))} elements"
+    return f"{amount(round(value))} {gain.unit}"
 
 
 def _nothing(found: Findings) -> str:
