@@ -13,11 +13,18 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from hloopt.dataclass import dataclass
+from hloopt.ir import Module
+from hloopt.proto import write_module
 
-__all__ = ["METADATA", "TraceEvent", "TraceMetadata", "chrome_trace"]
+__all__ = ["METADATA", "PROGRAM_ID", "TraceEvent", "TraceMetadata", "chrome_trace", "held_module"]
 
 METADATA: Final = "hloopt"
 """The key of ``metadata`` under which a trace has what only hloopt reads."""
+
+PROGRAM_ID: Final = "1"
+"""The ``program_id`` of the one program that a trace of hloopt has."""
+
+_MOST_MODULE: Final = 32 << 20  # bytes of a module that goes along in a trace
 
 _Argument: TypeAlias = "str | int | float"
 
@@ -67,6 +74,12 @@ class TraceMetadata:
             "left_out": self.left_out,
             "times": [list(row) for row in self.times],
         }
+
+
+def held_module(module: Module) -> bytes:
+    """The HloProto that goes along in a trace of the module; empty where it is too large for that."""
+    written = write_module(module)
+    return written if len(written) <= _MOST_MODULE else b""
 
 
 def chrome_trace(

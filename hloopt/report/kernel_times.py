@@ -13,8 +13,13 @@ from rich.console import Console
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.costs import KernelCost
-from hloopt.profiles.trace_events import TraceEvent, TraceMetadata, chrome_trace
-from hloopt.proto import write_module
+from hloopt.profiles.trace_events import (
+    PROGRAM_ID,
+    TraceEvent,
+    TraceMetadata,
+    chrome_trace,
+    held_module,
+)
 from hloopt.report.console import TableColumn, records_table, say
 from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import seconds
@@ -24,9 +29,7 @@ from hloopt.runtime.timing import ClockSpan, RecordedRun, TimedStep, Timing
 __all__ = ["KernelTimes"]
 
 _MOST_ROWS: Final = 40
-_PROGRAM_ID: Final = "1"
 _NS: Final = 1e-9
-_MOST_MODULE: Final = 32 << 20  # bytes of a module that goes along in a trace
 
 
 @dataclass(frozen=True)
@@ -179,12 +182,10 @@ class KernelTimes:
         begin = min((span.begin for span in self.spans), default=0)
         events = [self._event(span, begin) for span in self.spans]
         events.sort(key=lambda event: (event.start, -event.seconds))
-        module = write_module(self.module)
-        held = module if len(module) <= _MOST_MODULE else b""
         metadata = TraceMetadata(
             self.module.name,
-            _PROGRAM_ID,
-            held,
+            PROGRAM_ID,
+            held_module(self.module),
             self.left_out,
             self._times() if self.left_out else (),
         )
@@ -219,7 +220,7 @@ class KernelTimes:
             given: dict[str, str | int | float] = {
                 "hlo_op": entry.name,
                 "hlo_module": self.module.name,
-                "program_id": _PROGRAM_ID,
+                "program_id": PROGRAM_ID,
                 "run_id": len(self.runs),
                 "kernel": step.kernel,
                 "source": next(iter(self._lines(step)), ""),

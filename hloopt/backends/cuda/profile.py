@@ -19,13 +19,20 @@ from hloopt.backends.cuda.timing import KernelTime, Stopwatch
 from hloopt.backends.device_compile import Prepared
 from hloopt.backends.nvrtc import CompilerFlags, Resources
 from hloopt.dataclass import dataclass
+from hloopt.ir import Module
 from hloopt.kernels.estimate import estimate
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.plan import KernelStep, Plan, function_name, walk_steps
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.spec import Launch
-from hloopt.profiles.trace_events import TraceEvent, chrome_trace
+from hloopt.profiles.trace_events import (
+    PROGRAM_ID,
+    TraceEvent,
+    TraceMetadata,
+    chrome_trace,
+    held_module,
+)
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.timing import Timing
 from hloopt.targets import Target
@@ -43,6 +50,8 @@ _WARM_UP = 3
 class Profile:
     """A program's times.
 
+    module   the one that was planned, with its kernels chosen
+    plan     its plan
     kernels  one for each instruction that ran, what takes longest in a run first; copies and fills as one each
     whole    the program as one piece, graphs and what the host does between them included
     busy     seconds of a run in which anything of ``kernels`` ran
@@ -52,6 +61,8 @@ class Profile:
     is_cold  whether the second-level cache was emptied before each kernel
     """
 
+    module: Module
+    plan: Plan
     kernels: tuple[KernelTime, ...]
     whole: Timing
     busy: float
@@ -62,9 +73,16 @@ class Profile:
 
     def trace(self) -> dict[str, object]:
         """The last run for Perfetto: the JSON of Chrome's trace events."""
-        known = {kernel.function: kernel for kernel in self.kernels}
-        launches = [_bar(entry, known.get(entry.name)) for entry in self.entries]
-        return chrome_trace(launches, f"{self.target.title}, {self.flags.name}")
+        timed = {kernel.instruction: kernel for kernel in self.kernels}
+        known = {
+            name: timed[step.instruction.name]
+            for step in _steps(self.plan)
+            if step.instruction.name in timed
+            for name in _names(step)
+        }
+        bars = [_bar(entry, known.get(entry.name), self.module.name) for entry in self.entries]
+        metadata = TraceMetadata(self.module.name, PROGRAM_ID, held_module(self.module))
+        return chrome_trace(bars, f"{self.target.title}, {self.flags.name}", metadata)
 
 
 def profile(
@@ -99,7 +117,17 @@ def profile(
     kernels = _kernels(prepared.plan, runs, target, device.compiled.resources)
     busy = median(sum(entry.seconds for entry in run) for run in runs)
     entries = tuple(runs[-1])
-    return Profile(kernels, whole, busy, entries, target, device.flags, cold)
+    return Profile(
+        prepared.module,
+        prepared.plan,
+        kernels,
+        whole,
+        busy,
+        entries,
+        target,
+        device.flags,
+        cold,
+    )
 
 
 def _kernels(
@@ -187,12 +215,14 @@ def _moved(kind: str, entries: Sequence[RecordedEvent], runs: int) -> KernelTime
     return KernelTime(kind, "", timing, mean, 0, launches=len(entries) // runs)
 
 
-def _bar(entry: RecordedEvent, kernel: KernelTime | None) -> TraceEvent:
+def _bar(entry: RecordedEvent, kernel: KernelTime | None, program: str) -> TraceEvent:
     arguments: dict[str, str | int | float] = {}
     if kernel is not None:
         arguments = {
             "instruction": kernel.instruction,
             "hlo_op": kernel.instruction,  # by which profiles.chrome reads it back
+            "hlo_module": program,
+            "program_id": PROGRAM_ID,
             "bytes": kernel.bytes,
             "flops": kernel.flops,
         }

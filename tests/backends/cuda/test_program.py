@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import hloopt
+from hloopt.analysis.measured import join
 from hloopt.backends.cuda import CudaDevice
 from hloopt.backends.cuda.profile import profile
 from hloopt.backends.device_compile import prepare
 from hloopt.kernels.selection import KernelSelection
+from hloopt.profiles.chrome import read_chrome
+from hloopt.proto import read_proto
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.program import DeviceOptions
 from hloopt.runtime.timing import Timing
@@ -160,3 +165,22 @@ def test_a_profile_is_a_trace(device: CudaDevice, fake: FakeCupy, rng: np.random
     assert named[0]["dur"] == 1000.0
     assert named[0]["args"]["registers"] > 0
     assert events[0]["args"]["name"] == f"{target('h200').title}, verify"
+
+
+def test_a_trace_is_joined_without_the_module(
+    device: CudaDevice, fake: FakeCupy, rng: np.random.Generator
+) -> None:
+    """It holds the module that ran; each launch and each library call is of one of its instructions."""
+    options = DeviceOptions(selection=KernelSelection(dot_library_flops=1, fft_shared_length=1))
+    prepared = prepare(hloopt.parse(TEXT), options)
+    fake.kernels = slowed(evaluated(prepared.plan), fake)
+    found = profile(prepared, [rng.random((8, 8), np.float32)], device, target("h200"), repeat=2)
+    trace = read_chrome(json.dumps(found.trace()).encode(), "trace.json")
+    (program,) = trace.programs
+    held = read_proto(program.module, "trace.json")
+    joined = join(held, trace, program, held)
+    ran = [one.name for one in found.entries if one.kind in ("launch", "library")]
+    assert sum(row.executions for row in joined.joined) == len(ran) > 0
+    assert {"moved", "squared", "spectrum"} <= {row.name for row in joined.joined}
+    assert joined.share(joined.joined) == pytest.approx(1.0)
+    assert joined.total == pytest.approx(found.busy)
