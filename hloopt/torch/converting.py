@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from hloopt.dataclass import dataclass
-from hloopt.errors import DeviceError
+from hloopt.errors import DeviceError, UnsupportedError
 from hloopt.ir import Module
 from hloopt.reading import read
 from hloopt.stablehlo.conversion import portable_artifact
@@ -93,13 +93,15 @@ def convert(
     """A ``torch.nn.Module`` or ``torch.export.ExportedProgram`` as StableHLO, traced with example arguments.
 
     Parameters and buffers become parameters, by ``torch.func.functional_call``; tensors among the arguments,
-    however nested, too; other arguments are constants of the program.  The module is left as it is, in the
-    mode (training or evaluation) that it has.  An exported program without ``args`` takes its own example.
+    however nested, too; other arguments are constants of the program.  Sizes are those of the example.  The
+    module is left as it is, in the mode (training or evaluation) that it has.  An exported program without
+    ``args`` takes its own example.
 
-    Raises ``DeviceError`` where torch-mlir is not installed, ``UnsupportedError`` for what it cannot convert,
-    and what ``torch.export`` raises.
+    Raises ``DeviceError`` where torch-mlir is not installed, ``UnsupportedError`` for what it cannot convert
+    and for an exported program with open sizes (``dynamic_shapes``), and what ``torch.export`` raises.
     """
     if isinstance(module, torch.export.ExportedProgram):
+        _refuse_open_sizes(module)
         if not args and not kwargs and module.example_inputs is not None:
             args, kwargs = module.example_inputs
         module = module.module()
@@ -122,6 +124,21 @@ def convert(
     text = lowering().of_program(program, [one.name for one in inputs])
     outputs = _outputs(program, functional, state, tensors, [one.name for one in inputs])
     return TorchModel(text, inputs, outputs)
+
+
+def _refuse_open_sizes(program: Any) -> None:
+    """An example would fix them without a word: the module would be another than the one exported."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val") if node.op == "placeholder" else None
+        if not isinstance(value, torch.Tensor):
+            continue
+        for dimension, size in enumerate(value.shape):
+            if not isinstance(size, int):
+                raise UnsupportedError(
+                    f"dimension {dimension} of argument '{node.name}' is open ({size}): export it without "
+                    "dynamic_shapes, once for each size",
+                    name="<torch>",
+                )
 
 
 def _kind(name: str, parameters: set[str]) -> str:

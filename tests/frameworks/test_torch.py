@@ -128,6 +128,17 @@ def test_open_sizes_are_left_to_torch_with_a_warning() -> None:
     assert any("dynamic=False" in str(one.message) for one in caught)
 
 
+def test_an_exported_program_with_open_sizes_is_refused_by_name() -> None:
+    """Converting it with its example would silently fix them."""
+    rows = torch.export.Dim("rows", min=2, max=64)
+    shapes = {"input": {0: rows}}
+    args = (torch.ones(8, 4),)
+    program = torch.export.export(torch.nn.Linear(4, 2), args, dynamic_shapes=shapes)
+    with pytest.raises(UnsupportedError, match="dimension 0 of argument 'input' is open"):
+        ht.convert(program)
+    assert ht.convert(torch.export.export(torch.nn.Linear(4, 2), args)).expected is not None
+
+
 def test_an_unknown_option_is_an_error() -> None:
     with pytest.raises(UsageError, match="the back end has no option 'devise'"):
         ht.backend(None, [], options={"devise": "cpu"})
