@@ -27,7 +27,7 @@ from hloopt.analysis.elementwise import plain_opcode
 from hloopt.dataclass import dataclass
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction
-from hloopt.ops.traits import ASSOCIATIVE, op_table
+from hloopt.ops.traits import ASSOCIATIVE, PERMUTING, op_table
 from hloopt.targets import Target
 from hloopt.types import Array, ScatterDims
 
@@ -47,6 +47,8 @@ NATIVE: Final = op_table(
 )
 """Element types for which CUDA has the combiner as one atomic instruction, on every GPU since sm_60."""
 
+_IN_ORDER: Final = PERMUTING - {"reverse", "transpose"} | {"convert"}
+"""Ops that keep all elements in their order."""
 _LINE: Final = 128
 """Bytes."""
 
@@ -100,7 +102,7 @@ def _constant(indices: Instruction, kernel: Instruction | None) -> Array | None:
     while True:
         if indices.opcode == "parameter" and kernel is not None and kernel.opcode == "fusion":
             indices, kernel = kernel.operands[indices.parameter_number], None
-        elif indices.opcode in ("bitcast", "reshape", "copy", "convert"):
+        elif indices.opcode in _IN_ORDER:
             indices = indices.operands[0]
         else:
             break

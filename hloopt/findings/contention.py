@@ -61,13 +61,21 @@ def _fits(scatter: Instruction, copies: int) -> bool:
     )
 
 
+_METHODS: Final = (
+    ("add", "add", "sum"),
+    ("maximum", "max", "max"),
+    ("minimum", "min", "min"),
+    ("multiply", "multiply", "prod"),
+)
+"""A combiner, what it is called in ``x.at[i].add(y)``, and as a sum over an axis."""
+
+
 def _candidate(scatter: Instruction, found: Collisions, copies: int) -> FindingCandidate:
     word = "meet" if found.exact else "meet at least"
-    verb = {"add": "add", "maximum": "max", "minimum": "min", "multiply": "multiply"}.get(
-        named_combiner(scatter.to_apply), "apply"
-    )
-    reduction = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}.get(
-        verb, "reduce"
+    combiner = named_combiner(scatter.to_apply)
+    verb, reduction = next(
+        ((verb, reduction) for opcode, verb, reduction in _METHODS if opcode == combiner),
+        ("apply", "reduce"),
     )
 
     def change(module: Module, places: Sequence[Instruction]) -> bool:

@@ -13,6 +13,7 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
+from hloopt.ops.traits import REARRANGING
 from hloopt.passes.indexing.gather_to_slice import GatherToSlice
 from hloopt.passes.indexing.known import KnownArrays
 from hloopt.passes.indexing.scatter_to_slice import ScatterToSlice
@@ -25,6 +26,7 @@ __all__ = ["LIMIT", "counts_up", "ranges"]
 
 LIMIT: Final = GatherToSlice.limit
 """The most elements of index arrays that are computed."""
+_MOVES: Final = REARRANGING - {"bitcast", "reverse", "slice"} | {"convert"}
 _DEEP: Final = 24
 """Ops between a start and the indices made of it."""
 _LEAST: Final = 1 << 12
@@ -172,7 +174,7 @@ def _split(
         return _split(operands[2], arrays, deep - 1)
     if opcode == "clamp":
         return _split(operands[1], arrays, deep - 1)
-    if opcode in ("broadcast", "reshape", "transpose", "convert", "copy"):
+    if opcode in _MOVES:
         inner = _split(operands[0], arrays, deep - 1)
         return None if inner is None else (inner[0], _as_moved(value, inner[1]))
     if opcode not in ("add", "subtract"):

@@ -11,13 +11,14 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, edit
+from hloopt.ops.traits import PERMUTING
 from hloopt.types import AliasEntry, ArrayShape, Dims, Layout
 
 __all__ = ["arguments"]
 
 _LEAST: Final = 1 << 16
 """Bytes from which on an argument is worth a word."""
-_MOVES: Final = frozenset({"parameter", "transpose", "bitcast", "copy"})
+_MOVES: Final = PERMUTING - {"reshape", "reverse"} | {"parameter"}
 
 
 def arguments(subject: Subject) -> Iterator[FindingCandidate]:

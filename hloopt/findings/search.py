@@ -27,9 +27,11 @@ from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import FindingCandidate, Subject, Tried
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
+from hloopt.ir.walk import callers_first
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline
 from hloopt.rewrite.source_lines import kernel_lines
+from hloopt.types import Metadata
 
 __all__ = ["Findings", "find"]
 
@@ -123,6 +125,7 @@ def find(
     if is_planned(module):
         planner, label = Planner(Pipeline(()), planner.predictor), "as given"
     else:
+        _locate(module)
         parse_pipeline(_OPENED).run(module)
     subject = Subject(module, planner)
     begin("planning the module")
@@ -148,6 +151,19 @@ def find(
         found.useless,
         found.untried,
     )
+
+
+def _locate(module: Module) -> None:
+    """Give what a call runs the line of the call where it has none, as in functions of libraries."""
+    for computation in callers_first(module):
+        for call in computation:
+            if call.opcode != "call" or not module.user_line(call.metadata):
+                continue
+            for one in call.attributes["to_apply"]:
+                if not module.user_line(one.metadata):
+                    own = one.metadata.fields if one.metadata else {}
+                    fields = {**(call.metadata.fields if call.metadata else {}), **own}
+                    one.metadata = Metadata.of(fields)
 
 
 class _Search:

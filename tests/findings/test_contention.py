@@ -27,20 +27,21 @@ def why(
 
 
 @pytest.mark.parametrize(
-    ("kind", "opcode", "dims"),
+    ("kind", "opcode", "dims", "method"),
     [
-        ("f32", "add", "65536,1"),
-        ("s32", "maximum", "65536"),
-        ("bf16", "minimum", "65536,1"),
-        ("u32", "or", "65536"),
+        ("f32", "add", "65536,1", ".add(u).sum(0)"),
+        ("s32", "maximum", "65536", ".max(u).max(0)"),
+        ("bf16", "minimum", "65536,1", ".min(u).min(0)"),
+        ("u32", "or", "65536", ".apply(u).reduce(0)"),
     ],
 )
-def test_copies_of_the_places_gain(kind: str, opcode: str, dims: str) -> None:
+def test_copies_of_the_places_gain(kind: str, opcode: str, dims: str, method: str) -> None:
     """With the same results, whatever combines them; indices outside of the places stay outside."""
     (row,) = why(kind, opcode, 8, dims).rows
     assert row.cost.bound == "contention"
     assert row.gain.verdict in ("equal", "within tolerance")
     assert "8,192 meet at least" in row.why
+    assert method in row.remedies[0].text
 
 
 def test_unknown_indices_have_a_worst_case() -> None:

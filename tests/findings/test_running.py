@@ -114,3 +114,27 @@ def test_on_the_host_one_pass_makes_sums() -> None:
     logs = module("f32", "2000,64", "size=2000x1 pad=1999_0x0_0", LOG, "-1e30")
     (row,) = hloopt.why(logs, "host", kinds=["running-reduction"]).rows
     assert "each element is folded from the first one on" in row.why
+
+
+def test_what_a_library_computes_has_the_line_of_its_call() -> None:
+    """A function that JAX lowers by itself is called, and what is in it has no line."""
+    text = """HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+cumsum {
+  x = f32[4096,512] parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[4096,512] reduce-window(x, z), window={size=4096x1 pad=4095_0x0_0}, to_apply=add, metadata={op_name="cumsum"}
+}
+ENTRY e {
+  x = f32[4096,512] parameter(0)
+  t = f32[4096,512] tanh(x), metadata={op_name="tanh" source_file="program.py" source_line=6}
+  ROOT r = f32[4096,512] call(t), to_apply=cumsum, metadata={op_name="call" source_file="program.py" source_line=7}
+}
+"""
+    (row,) = hloopt.why(hloopt.parse(text), kinds=["running-reduction"]).rows
+    assert row.lines == ("program.py:7",)
+    assert any(remedy.way == "model" for remedy in row.remedies)

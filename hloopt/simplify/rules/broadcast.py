@@ -86,7 +86,8 @@ def _repeated(operand: Instruction) -> _Repeated | None:
     return _Repeated(operand, dimensions(operand)) if operand.opcode == "broadcast" else None
 
 
-_TURNED_OVER = frozenset({"sqrt", "rsqrt", "exponential", "power"})
+_ROOTS = frozenset({"sqrt", "rsqrt"})
+_POWERS = frozenset({"exponential", "power"})
 """Ops by which fast_math multiplies where a program divides, turned over: ``A / sqrt(B) => A * rsqrt(B)``."""
 
 
@@ -95,7 +96,7 @@ def _is_divisor(match: Match) -> bool:
     root = match.root
     return (
         match.fast_math
-        and root.opcode in _TURNED_OVER
+        and root.opcode in _ROOTS | _POWERS
         and root.array.dtype.kind == FLOAT
         and any(user.opcode == "divide" and user.operands[1] is root for user in root.users)
     )
