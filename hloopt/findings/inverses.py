@@ -39,15 +39,20 @@ def _why(found: SolvedProducts) -> str:
     first = found.products[0]
     value, rows = first.chain.value.name, first.sizes[first.chain.acted]
     before, after = found.columns
-    products = f"{len(found.products)} products" if len(found.products) > 1 else "one product"
+    many = len(found.products)
+    products, need = (
+        (f"{many} products alone read", "need")
+        if many > 1
+        else ("one product alone reads", "needs")
+    )
     if found.is_inverse:
         return (
             f"%{value} is the inverse of a matrix of {rows:,} rows, for which {before:,} right sides are "
-            f"solved; {products} alone read it, and need {after:,}."
+            f"solved; {products} it, and {need} {after:,}."
         )
     return (
         f"%{value} are the solutions of systems of {rows:,} rows for {before:,} right sides; {products} "
-        f"alone read them, and need {after:,} if they are multiplied first."
+        f"them, and {need} {after:,} if they are multiplied first."
     )
 
 
