@@ -139,7 +139,7 @@ def explain_module(
     module: Module, names: Sequence[str], chosen: Chosen, selection: Selecting
 ) -> ModuleExplained:
     """As ``explain``, of a module that the passes change in place."""
-    matrices = known_matrices(module, names)
+    matrices = known_matrices(module, names if len(names) == 1 else ())
     answer, refused, notes, matters = _fusion(module, names, chosen, selection)
     ready, rows = module, list["Choice"]()
     if selection.has_kernels:

@@ -32,7 +32,8 @@ def computed_array(
         values if stored else values.astype(element.compute, copy=False)
         for values, element in operands
     ]
-    result = rounded(np.asarray(function(ScalarArgs(kind, dtype, given), *arrays)), dtype.numpy)
+    with np.errstate(all="ignore"):  # a result may overflow, as it does where the program runs
+        result = rounded(np.asarray(function(ScalarArgs(kind, dtype, given), *arrays)), dtype.numpy)
     return result.astype(dtype.numpy, copy=False)
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hloopt.interpret.custom_calls import CUSTOM_CHECKS
-from hloopt.interpret.lapack import call_options
+from hloopt.interpret import lapack, solvers
 from hloopt.ir import Computation, Instruction
 from hloopt.rewrite.site import Site, is_replaceable
 from hloopt.types import ArrayShape, leaves
@@ -15,6 +14,7 @@ from hloopt.types import ArrayShape, leaves
 __all__ = ["equal_factors", "take_transposed"]
 
 _POTRF: Final = re.compile(r"lapack_[sdcz]potrf_ffi|(cu|hip)solver_potrf_ffi")
+_CHECKS: Final = lapack.CHECKS | solvers.CHECKS
 _MOST_VIEWS: Final = 16
 
 
@@ -67,9 +67,9 @@ def _reads_lower(factor: Instruction) -> bool | None:
         return bool(factor.attributes.get("lower", False))
     if factor.opcode != "custom-call" or not _POTRF.fullmatch(factor.custom_call_target):
         return None
-    if CUSTOM_CHECKS[factor.custom_call_target](factor) is not None:
+    if _CHECKS[factor.custom_call_target](factor) is not None:
         return None
-    options = call_options(factor)
+    options = lapack.call_options(factor)
     return bool(options.get("lower", options.get("uplo") == ord("L")))
 
 

@@ -20,6 +20,8 @@ __all__ = ["DotMerger"]
 
 _MOST_MOVED = 256
 _MOST_TRIED = 8
+_MOST_GROUPS = 64
+"""Groups that are looked at for one dot, the latest: of a long chain each dot is a group."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ ENTRY main {
             return
         size = _moved_bytes(dot)
         small = size <= self.max_bytes
-        for group in groups.setdefault(_key(dot, shared), []):
+        for group in groups.setdefault(_key(dot, shared), [])[-_MOST_GROUPS:]:
             if not (small or group.all_small):
                 log.miss(
                     "merge dots",
