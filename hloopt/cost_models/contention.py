@@ -1,11 +1,11 @@
 """How long the updates of a scatter wait for each other, where several meet in one line of memory.
 
-The second-level cache combines about one element a clock and line, whoever sends it::
+The second-level cache combines about one element per clock and cache line::
 
     wait = elements of the busiest line / clock
 
-Where the combiner is no atomic instruction, each warp reads, combines, and compares and swaps: of the warps
-that are at a line at once one gets through, and the others try again::
+Where the device has no atomic instruction for the combiner, each warp reads, combines, and compares and swaps:
+of the warps that are at a line at once one gets through, and the others try again::
 
     wait = elements of the busiest line * warps at it / clock
 

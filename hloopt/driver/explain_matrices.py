@@ -56,7 +56,7 @@ def known_matrices(module: Module, names: Sequence[str]) -> tuple[KnownMatrix, .
             if any(pattern.matches(one) for pattern in patterns):
                 known = matrices.of(one)
                 claims = tuple(known.named(one.array.dims))
-                # That a broadcast repeats something is no news.
+                # Users know that a broadcast repeats its operand.
                 if claims and len(known.constant) < one.array.rank and one.opcode not in _PLAIN:
                     found.append(KnownMatrix(computation.name, one.name, str(one.shape), claims))
     return tuple(found)

@@ -25,7 +25,7 @@ _PERIODS: Final = 3
 _FEWEST: Final = 8
 """Copies from which on they are a loop."""
 _GIVEN: Final = VIEWS | {"iota", "convert"}
-"""What is no part of a copy where it is of arguments and constants alone: each copy may have its own."""
+"""Ops that do not belong to a copy if they read arguments and constants only: each copy may have others."""
 _LAYERS: Final = 8
 """How many ops one behind the other a copy may have of its own, before what it has from the one before it."""
 _SKIPPED: Final = 2
@@ -158,7 +158,7 @@ def _attributes(one: Instruction, called: dict[Computation, Hashable]) -> Hashab
 
 
 def _key(value: Any, called: dict[Computation, Hashable]) -> Hashable:
-    """What is equal for equal values; of a computation what it does, whatever it is called."""
+    """A key that equal values share; for a computation it is what it computes, not its name."""
     if isinstance(value, Literal):
         return str(value)
     if not isinstance(value, Computation):

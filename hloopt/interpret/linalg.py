@@ -294,7 +294,7 @@ def svd(matrices: Array, *, full_matrices: bool) -> tuple[Array, Array, Array, A
 
 
 def wide(array: Array) -> Array:
-    """In double precision, row by row: products round by the order in memory, which is no matter of the op."""
+    """In double precision, row by row: BLAS rounds by the order in memory, on which an op must not depend."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, order="C")
 
 

@@ -31,6 +31,7 @@ _WIDTH: Final = 80
 _INDENT: Final = "   "
 _MUCH: Final = 1 << 20
 """Bytes of a peak from which on it is told what is alive there."""
+_VERDICTS: Final = {"nothing verified": "no result has a finite number, so nothing is verified"}
 _HOW: Final = {"model": "in the program", "flag": "XLA flag", "hloopt": "hloopt"}
 
 
@@ -121,7 +122,8 @@ def _gain_text(gain: Gain) -> str:
         )
     reason = f" ({gain.reason})" if gain.reason else ""
     part = f"; priced with {gain.part} instructions around it" if gain.part else ""
-    return f"{said}{part}; results {gain.verdict}{reason}"
+    verdict = _VERDICTS.get(gain.verdict, f"results {gain.verdict}")
+    return f"{said}{part}; {verdict}{reason}"
 
 
 def _ratio(value: float) -> str:

@@ -74,12 +74,14 @@ class ModuleCosts(Displayed):
 
     def show(self, console: Console) -> None:
         """Print the table."""
+        if not self.modules:
+            return
         console.print(records_table(_COLUMNS, self.rows(), optional=("instructions",)))
         total = seconds(sum(one.seconds for one in self.modules))
+        count = f"{len(self.modules)} module{'s' if len(self.modules) > 1 else ''}"
         say(
             console,
-            f"{len(self.modules)} modules, {total} in one run of each, predicted on {self.target} by "
-            f"{self.cost_model}",
+            f"{count}, {total} in one run of each, predicted on {self.target} by {self.cost_model}",
         )
 
 

@@ -80,7 +80,7 @@ def _real(values: Array) -> Array:
 
 
 def _symmetric(values: Array) -> dict[DimPair, bool]:
-    """Pairs that can be exchanged; zeros of both signs are told apart by their bits."""
+    """Pairs that can be exchanged; bits are compared, so that 0 and -0 differ."""
     data = np.ascontiguousarray(values)
     words = data.view(np.uint8).reshape(*values.shape, data.itemsize)
     return {

@@ -17,7 +17,7 @@ __all__ = ["called", "cholesky", "triangular_solved"]
 
 
 def cholesky(value: Instruction) -> MatrixProperties:
-    """A triangle, with NaN in all of it where there is no factor."""
+    """A triangle; all NaN where the matrix cannot be factored."""
     return _triangle(value.array.dims, lower=bool(value.attributes.get("lower", False)))
 
 
