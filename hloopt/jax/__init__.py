@@ -54,7 +54,8 @@ def native(
     """``jax.jit(fun)`` on the CPU, run by a program that hloopt compiles, as the device ``native`` does.
 
     ``pipeline``, ``options``, derivatives and ``vmap`` are as of ``optimize``; ``threads`` share large work, as
-    of ``hloopt.compile``.  XLA calls the program with the addresses of its own buffers.
+    of ``hloopt.compile``.  XLA calls the program with the addresses of its own buffers; results take those of
+    donated arrays, within ``jit`` and loops as well, where XLA copies what it still needs.
 
     Raises ``UsageError`` for an unknown pass, ``DeviceError`` where there is no C++ compiler; when called,
     ``UnsupportedError`` for what the device ``native`` cannot run, and for another platform than the CPU.

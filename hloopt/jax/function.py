@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import update_wrapper, wraps
 from types import MethodType
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -27,6 +27,8 @@ from hloopt.targets import find_gpu
 
 __all__ = ["Function", "OnDevice", "Optimizing"]
 
+_GIVE_UP: Final = ("donate_argnums", "donate_argnames")
+
 
 class Optimizing(Backend):
     """JAX's module after a pipeline, back in JAX."""
@@ -39,9 +41,11 @@ class Optimizing(Backend):
         """What the pipeline makes of a module."""
         return optimize_module(module, self._pipeline)
 
-    def lower(self, ctx: Any, operands: Sequence[Any], jaxpr: Any) -> Sequence[Any]:
+    def lower(
+        self, ctx: Any, operands: Sequence[Any], jaxpr: Any, donated: Sequence[bool]
+    ) -> Sequence[Any]:
         """A call of the optimised module."""
-        module = module_of(jaxpr, self.name, platform_of(ctx))
+        module = module_of(jaxpr, self.name, platform_of(ctx), donated)
         return call_module(ctx, self.made_of(module), operands)
 
 
@@ -63,7 +67,9 @@ class OnDevice(Optimizing):
         self._device = device
         self._options = options_for(device, NumpyOptions(), selection)
 
-    def lower(self, ctx: Any, operands: Sequence[Any], jaxpr: Any) -> Sequence[Any]:
+    def lower(
+        self, ctx: Any, operands: Sequence[Any], jaxpr: Any, donated: Sequence[bool]
+    ) -> Sequence[Any]:
         """A callback that runs the program."""
         module = self.made_of(module_of(jaxpr, self.name, platform_of(ctx)))
         program = compile_module(module, self._device, self._options)
@@ -94,10 +100,17 @@ class Function:
         @wraps(fun)
         def called(*args: Any, **kwargs: Any) -> Any:
             flat, operands, tree = _flattened(fun, args, kwargs)
-            results = bind(backend, flat, *operands)
+            donated = _donated(staged, args, kwargs) if gives_up else ()
+            results = bind(backend, flat, operands, donated)
             return jax.tree.unflatten(tree(), results)
 
+        @wraps(fun)
+        def nothing(*args: Any, **kwargs: Any) -> None:
+            """It has the signature by which JAX decides what is donated."""
+
         self._jitted = jax.jit(called, **options)
+        staged = jax.jit(nothing, **options)
+        gives_up = any(options.get(name) not in (None, ()) for name in _GIVE_UP)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results of the function."""
@@ -109,7 +122,8 @@ class Function:
         Arrays that the function refers to, if large, are its first parameters.
         """
         (call,) = calls_in(self._jitted.trace(*args, **kwargs).jaxpr)
-        return module_of(call.params["jaxpr"], self._backend.name, jax.default_backend())
+        jaxpr, donated = call.params["jaxpr"], call.params["donated"]
+        return module_of(jaxpr, self._backend.name, jax.default_backend(), donated)
 
     def hlo(self, *args: Any, **kwargs: Any) -> Module:
         """The module that runs for these arguments."""
@@ -143,6 +157,11 @@ class Function:
             raise AttributeError(name)
         found: Any = getattr(self._jitted, name)
         return found
+
+
+def _donated(jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
+    """Of each array among the arguments whether it is donated to a function that is staged as this one."""
+    return [one.donated for one in jax.tree.leaves(jitted.trace(*args, **kwargs).args_info)]
 
 
 def _flattened(

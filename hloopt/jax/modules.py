@@ -5,6 +5,7 @@ What goes out is the HLO that JAX would give XLA; what comes back is StableHLO, 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,13 +23,16 @@ from hloopt.proto import read_proto
 from hloopt.proto.writer import module_proto
 from hloopt.runtime.amended import CALLBACKS
 from hloopt.runtime.xla_form import make_for_xla
+from hloopt.types import AliasEntry
 from hloopt.types.shape import descending
 
-__all__ = ["call_module", "module_of", "platform_of"]
+__all__ = ["aliases", "call_module", "module_of", "platform_of"]
 
 
-def module_of(jaxpr: Any, name: str, platform: str) -> Module:
+def module_of(jaxpr: Any, name: str, platform: str, donated: Sequence[bool] = ()) -> Module:
     """The module that JAX lowers a closed jaxpr to: a parameter for each input, a result for each output.
+
+    ``donated`` says which inputs may become results; an empty sequence is none.
 
     Raises ``UnsupportedError`` for what has effects outside of its results, such as callbacks into Python.
     """
@@ -42,8 +46,12 @@ def module_of(jaxpr: Any, name: str, platform: str) -> Module:
         return jaxpr_as_fun(jaxpr)(*operands)
 
     fun.__name__ = name
-    traced = jax.jit(fun, keep_unused=True).trace(*jaxpr.in_avals)
-    lowered = traced.lower(lowering_platforms=(platform,))
+    given_up = tuple(number for number, is_donated in enumerate(donated) if is_donated)
+    traced = jax.jit(fun, keep_unused=True, donate_argnums=given_up).trace(*jaxpr.in_avals)
+    with warnings.catch_warnings():
+        # The caller's own call says which donated arrays no result can take.
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+        lowered = traced.lower(lowering_platforms=(platform,))
     proto: bytes = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
     module = read_proto(proto, name)
     for instruction in module.instructions():
@@ -78,6 +86,12 @@ def _lay_out_results(module: Module) -> None:
         module.entry.parameter_shapes,
         module.entry.root.shape,
     )
+
+
+def aliases(module: Module) -> dict[int, int]:
+    """The results, by the parameters whose memory they take, of a module of arrays."""
+    found: Sequence[AliasEntry] = module.attributes.get("input_output_alias", ())
+    return {one.parameter: one.output_index[0] if one.output_index else 0 for one in found}
 
 
 def platform_of(ctx: Any) -> str:

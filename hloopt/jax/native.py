@@ -23,7 +23,7 @@ from hloopt.backends.native.toolchain import build_library, check_native
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 from hloopt.jax.function import Optimizing
-from hloopt.jax.modules import module_of, platform_of
+from hloopt.jax.modules import aliases, module_of, platform_of
 from hloopt.pipelines import Given
 from hloopt.runtime.program import NativeOptions
 
@@ -63,16 +63,18 @@ class Native(Optimizing):
         check_native()
         self._threads = threads
 
-    def lower(self, ctx: Any, operands: Sequence[Any], jaxpr: Any) -> Sequence[Any]:
+    def lower(
+        self, ctx: Any, operands: Sequence[Any], jaxpr: Any, donated: Sequence[bool]
+    ) -> Sequence[Any]:
         """A custom call that runs the compiled program."""
         if (platform := platform_of(ctx)) != "cpu":
             raise UnsupportedError(
                 f"a program for the host's processor cannot run on {platform}", name=self.name
             )
-        entry = self._entry(module_of(jaxpr, self.name, platform))
+        entry = self._entry(module_of(jaxpr, self.name, platform, donated))
         # The number says which entry it is, but does not keep it.
         ctx.module_context.add_keepalive(entry)
-        call = jax.ffi.ffi_lowering(_TARGET)
+        call = jax.ffi.ffi_lowering(_TARGET, operand_output_aliases=aliases(entry.program.module))
         found: Sequence[Any] = call(ctx, *operands, entry=np.int64(entry.number))
         return found
 

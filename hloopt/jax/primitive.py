@@ -1,7 +1,8 @@
 """A call that hloopt lowers, as a primitive of JAX: what makes it one under ``jit``, ``grad`` and ``vmap``.
 
-Its parameters are a closed jaxpr and the ``Backend`` that lowers it.  Derivatives are such calls, too: the
-linear part of a function becomes a jaxpr whose inputs are residuals and tangents, and its transpose another.
+Its parameters are a closed jaxpr, the ``Backend`` that lowers it, and for each operand whether it is donated;
+an empty tuple is none.  Derivatives are such calls, too: the linear part of a function becomes a jaxpr whose
+inputs are residuals and tangents, and its transpose another.
 """
 
 from __future__ import annotations
@@ -40,18 +41,31 @@ class Backend(ABC):
         """The module that runs in place of JAX's."""
 
     @abstractmethod
-    def lower(self, ctx: Any, operands: Sequence[Any], jaxpr: Any) -> Sequence[Any]:
-        """The values of the outputs of a closed jaxpr, in the MLIR that ``ctx`` lowers."""
+    def lower(
+        self, ctx: Any, operands: Sequence[Any], jaxpr: Any, donated: Sequence[bool]
+    ) -> Sequence[Any]:
+        """The values of the outputs of a closed jaxpr, in the MLIR that ``ctx`` lowers.
+
+        Results may take the memory of what is ``donated``: XLA copies it first where it is needed elsewhere.
+        """
 
 
-def bind(backend: Backend, fun: Callable[..., Sequence[Any]], *operands: Any) -> list[Any]:
+def bind(
+    backend: Backend,
+    fun: Callable[..., Sequence[Any]],
+    operands: Sequence[Any],
+    donated: Sequence[bool] = (),
+) -> list[Any]:
     """The results of ``fun`` of arrays, a flat list, by a call that ``backend`` lowers."""
     jaxpr, known = _trace(fun, *operands)
-    return _bind(backend, jaxpr, *known, *operands)
+    given_up = (*(False for _ in known), *donated) if any(donated) else ()
+    return _bind(backend, jaxpr, *known, *operands, donated=given_up)
 
 
-def _bind(backend: Backend, jaxpr: Any, *operands: Any) -> list[Any]:
-    outputs: list[Any] = call_p.bind(*operands, jaxpr=jaxpr, backend=backend)
+def _bind(
+    backend: Backend, jaxpr: Any, *operands: Any, donated: tuple[bool, ...] = ()
+) -> list[Any]:
+    outputs: list[Any] = call_p.bind(*operands, jaxpr=jaxpr, backend=backend, donated=donated)
     return outputs
 
 
@@ -87,21 +101,26 @@ def _compiled(backend: Backend, jaxpr: Any) -> Callable[..., list[Any]]:
     return called
 
 
-def _run(*operands: Any, jaxpr: Any, backend: Backend) -> list[Any]:
+def _run(*operands: Any, jaxpr: Any, backend: Backend, donated: Any) -> list[Any]:
     return _compiled(backend, jaxpr)(*operands)
 
 
-def _shapes(*operands: Any, jaxpr: Any, backend: Backend) -> Sequence[Any]:
+def _shapes(*operands: Any, jaxpr: Any, backend: Backend, donated: Any) -> Sequence[Any]:
     found: Sequence[Any] = jaxpr.out_avals
     return found
 
 
-def _lower(ctx: Any, *operands: Any, jaxpr: Any, backend: Backend) -> Sequence[Any]:
-    return backend.lower(ctx, operands, jaxpr)
+def _lower(ctx: Any, *operands: Any, jaxpr: Any, backend: Backend, donated: Any) -> Sequence[Any]:
+    return backend.lower(ctx, operands, jaxpr, donated)
 
 
 def _batch(
-    operands: Sequence[Any], axes: Sequence[int | None], *, jaxpr: Any, backend: Backend
+    operands: Sequence[Any],
+    axes: Sequence[int | None],
+    *,
+    jaxpr: Any,
+    backend: Backend,
+    donated: Any,
 ) -> tuple[Sequence[Any], list[int]]:
     warnings.warn(
         f"vmap of {backend.name}: JAX runs it without hloopt; give hloopt the function that vmap returns",
@@ -112,7 +131,12 @@ def _batch(
 
 
 def _differentiate(
-    primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Any, backend: Backend
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    jaxpr: Any,
+    backend: Backend,
+    donated: Any,
 ) -> tuple[list[Any], list[Any]]:
     moving = [not isinstance(one, ad.Zero) and _is_real(one) for one in tangents]
     smooth = [_is_real(aval) for aval in jaxpr.out_avals]
@@ -164,7 +188,9 @@ def _linearized(jaxpr: Any, moving: tuple[bool, ...], smooth: tuple[bool, ...]) 
     return made, jax.make_jaxpr(linear)(*residuals, *some)
 
 
-def _transpose(slopes: Sequence[Any], *operands: Any, jaxpr: Any, backend: Backend) -> list[Any]:
+def _transpose(
+    slopes: Sequence[Any], *operands: Any, jaxpr: Any, backend: Backend, donated: Any
+) -> list[Any]:
     linear = tuple(ad.is_undefined_primal(one) for one in operands)
     known = [one for one, is_linear in zip(operands, linear, strict=True) if not is_linear]
     results = iter(

@@ -77,3 +77,26 @@ def test_what_fails_is_raised() -> None:
     )
     with pytest.raises(EvaluationError, match="the loop does not end"):
         called(text, np.array(1, np.int32))
+
+
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_results_may_lie_in_their_inputs(is_given_up) -> None:
+    """What ``input_output_alias`` pairs may be at one address, or at two."""
+    module = hloopt.parse(
+        "HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }\n"
+        "ENTRY e {\n p = f32[3,4] parameter(0)\n q = f32[3,4] parameter(1)\n"
+        " d = f32[3,3] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
+        " s = f32[3,4] dot(d, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        " ROOT r = (f32[3,4], f32[3,4], f32[3,3]) tuple(s, q, d)\n}\n"
+    )
+    inputs = [ARRAY.copy(), ARRAY + 1]
+    expected = hloopt.evaluate(module, inputs)
+    places = [*inputs, np.empty((3, 3), np.float32)]
+    if not is_given_up:
+        places = [np.empty_like(one) for one in places]
+    NativeEntry(compile_native(module)).call(
+        [one.ctypes.data for one in inputs], [one.ctypes.data for one in places]
+    )
+    for one, other in zip(places, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert (inputs[0] == ARRAY).all() != is_given_up

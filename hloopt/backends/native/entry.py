@@ -68,8 +68,9 @@ class _Entry(ctypes.Structure):
 class NativeEntry:
     """A native program, called by address; ``address`` is that of its ``Entry`` (entry.h).
 
-    Inputs are row-major arrays in parameter order, results in flat order, an element in whole bytes.  Calls of
-    one entry wait for each other; the program is the entry's alone.
+    Inputs are row-major arrays in parameter order, results in flat order, an element in whole bytes.  A result
+    may lie in the input that ``input_output_alias`` pairs it with: then neither is copied.  Calls of one entry
+    wait for each other; the program is the entry's alone.
     Raises ``UnsupportedError`` for parameters and results that have another form in memory.
     """
 

@@ -56,15 +56,17 @@ inline bool enter(Entry* entry, void* const* inputs, void* const* results, char*
     char*& place = entry->places[each->place];
     if (each->binding == kInputLies) place = (char*)inputs[each->number];
     else if (each->binding == kResultLies) place = (char*)results[each->number];
-    else memcpy(place, inputs[each->number], each->size);
+    else if (place != inputs[each->number]) memcpy(place, inputs[each->number], each->size);
   }
   if (entry->caller) {
     if (call_python(entry, failure, room)) return true;
   } else {
     entry->run(entry->places, &entry->host);
   }
-  for (const Bound* end = each + entry->after; each != end; ++each)
-    memcpy(results[each->number], entry->places[each->place] + each->offset, each->size);
+  for (const Bound* end = each + entry->after; each != end; ++each) {
+    const char* made = entry->places[each->place] + each->offset;
+    if (made != results[each->number]) memcpy(results[each->number], made, each->size);
+  }
   return false;
 }
 
