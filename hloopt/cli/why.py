@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,7 +12,9 @@ from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.waiting import patience
+from hloopt.cli.why_slower import WhyOptions, compare_plans
 from hloopt.driver.why import why_module
+from hloopt.errors import UsageError
 from hloopt.findings import KINDS
 from hloopt.report.console import product
 from hloopt.report.findings import kinds_table, show_findings
@@ -86,16 +89,35 @@ def command(
 
     A module before optimisation is planned as XLA does it; one that is fused and scheduled is taken as it is.
 
+    Two modules or dump directories, of other versions of XLA or other flags, are compared: which module loses
+    most time, where, and the first decision that differs. That is the first pass whose result differs, where
+    both dumps have their stages (--xla_dump_hlo_pass_re=.*); else what the final modules show. Flags that
+    differ are named.
+
     \b
     Example:
       hloopt why dump.txt
       hloopt why dump.txt --target a100 -n 3
       hloopt why dump.txt --kind copy --kind not-donated
       hloopt why --kinds
+      hloopt why dump_of_monday dump_of_tuesday
     """
     aim = target or _TARGET
     predicting = predictor(aim, cost_model)
     assert predicting is not None, "a target is given"
+    options = WhyOptions(predicting, aim, most, pipeline, as_json)
+    if len(files) > 1:
+        if kinds:
+            raise UsageError("--kind looks for findings in one module, not in two compilations")
+        ctx.exit(compare_plans(ctx, files, options))
+    rows, code = _findings(files, kinds, options)
+    end(ctx, rows, code)
+
+
+def _findings(
+    files: Sequence[str], kinds: Sequence[str], options: WhyOptions
+) -> tuple[list[dict[str, Any]], int]:
+    """Print the findings of each module; their JSON and the exit code."""
     texts = open_texts(files)
 
     def step(found: Input) -> dict[str, Any]:
@@ -103,16 +125,15 @@ def command(
         with patience("looking into", found.name, lambda: doing[0], alone=len(texts) == 1):
             made = why_module(
                 found.module,
-                predicting,
-                aim,
+                options.predictor,
+                options.target,
                 kinds=kinds,
-                most=most,
-                pipeline=pipeline,
+                most=options.most,
+                pipeline=options.pipeline,
                 begin=lambda text: doing.__setitem__(0, text),
             )
-        if not as_json:
+        if not options.as_json:
             show_findings(made, product(), file=found.name)
         return made.to_json()
 
-    rows, code = each_input(texts, step, "looking into")
-    end(ctx, rows, code)
+    return each_input(texts, step, "looking into")

@@ -84,24 +84,27 @@ def perhaps_again(names: Sequence[str]) -> list[int]:
     return [at for at, name in enumerate(parsed) if name.number is None or counts[name.name] > 1]
 
 
-def files_of(source: Path) -> list[tuple[Path, Path | None]]:
-    """A file; of a dump directory that of each module before optimisation, with one that has all values."""
+def files_of(source: Path, stages: Sequence[str] = ()) -> list[tuple[Path, Path | None]]:
+    """A file; of a dump directory that of each module, before optimisation or in these stages.
+
+    With each one that has all values.
+    """
     if not is_dump(source):
         return [(source, None)]
     try:
-        return [stage.paths() for _, stage in pick(read_dump(source), None, ())]
+        return [stage.paths() for _, stage in pick(read_dump(source), None, stages)]
     except OSError as error:
         raise UsageError(f"{source}: {error.strerror or error}") from error
 
 
-def given_modules(source: Module | str | Path) -> list[GivenModule]:
-    """A module, that of a file, or all of a dump directory as they were before optimisation.
+def given_modules(source: Module | str | Path, stages: Sequence[str] = ()) -> list[GivenModule]:
+    """A module, that of a file, or all of a dump directory, before optimisation or in these stages.
 
     Raises what ``hloopt.read`` does.
     """
     if isinstance(source, Module):
         return [GivenModule(source.name, source)]
-    return list(_read(files_of(Path(source))))
+    return list(_read(files_of(Path(source), stages)))
 
 
 def _read(files: Iterable[tuple[Path, Path | None]]) -> Iterable[GivenModule]:

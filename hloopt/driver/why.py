@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.driver.parted import final_modules, plans_parted
 from hloopt.driver.run import read_task
+from hloopt.errors import UsageError
 from hloopt.findings import Findings, Planner, chosen_kinds, find, pipeline_for
 from hloopt.pipelines import make_pipeline
 from hloopt.rewrite import Pipeline
@@ -19,19 +21,22 @@ if TYPE_CHECKING:
 
     from hloopt.ir import Module
     from hloopt.pipelines import Given
+    from hloopt.report.module_pairs import GivenModule
+    from hloopt.report.parted import PlansParted
 
-__all__ = ["why", "why_module"]
+__all__ = ["why", "why_module", "why_slower"]
 
 
 def why(
     module: Module | str | Path,
     target: str = "h200",
     *,
+    after: Module | str | Path | None = None,
     kinds: Sequence[str] = (),
     most: int = 10,
     pipeline: Given | None = None,
     cost_model: str = DEFAULT,
-) -> Findings:
+) -> Findings | PlansParted:
     """What ``hloopt why`` says: what costs most on a target, why, and what changing it gains.
 
     ``module`` is a module, which stays as it is, or the path of one.  ``pipeline`` (as ``optimize`` takes it)
@@ -42,9 +47,18 @@ def why(
     The record has ``rows``, each a ``Finding`` whose change was made, compared and priced; the module's
     ``seconds``, ``launches``, ``peak_bytes`` and longest ``kernels``; and ``to_json()``.
 
+    With ``after`` it is why that is slower: both are modules or dump directories, of two versions of a compiler
+    or of other flags.  The record, a ``PlansParted``, has ``rows``, pairs of modules by the time lost, each
+    with the ``first`` decision that differs.
+
     Raises ``UsageError`` for an unknown kind, target, cost model or pass, and what ``read`` raises.
     """
     predictor = Predictor(model_for(cost_model, find_target(target)))
+    if after is not None:
+        if kinds:
+            raise UsageError("kinds of findings are of one module, not of two compilations")
+        sides = final_modules(module), final_modules(after)
+        return why_slower(*sides, predictor, target, most=most, pipeline=pipeline)
     found = read_task(module).module
     return why_module(found, predictor, target, kinds=kinds, most=most, pipeline=pipeline)
 
@@ -61,10 +75,29 @@ def why_module(
 ) -> Findings:
     """As ``why``, with a predictor; ``begin`` is called with what is done next."""
     chosen = chosen_kinds(kinds)
-    if pipeline is None:
-        passes, label = pipeline_for(predictor.target, target)
-    else:
-        made = make_pipeline(pipeline)
-        passes = Pipeline(aimed(made.entries, target))
-        label = pipeline if isinstance(pipeline, str) else "the given passes"
+    passes, label = _passes(pipeline, predictor, target)
     return find(module, Planner(passes, predictor), label, chosen, most, begin)
+
+
+def why_slower(
+    before: Sequence[GivenModule],
+    after: Sequence[GivenModule],
+    predictor: Predictor,
+    target: str,
+    *,
+    most: int = 10,
+    pipeline: Given | None = None,
+    begin: Callable[[str], object] = str,
+) -> PlansParted:
+    """As ``why`` with ``after``, of modules that are read already."""
+    passes, _ = _passes(pipeline, predictor, target)
+    return plans_parted(before, after, Planner(passes, predictor), target, most, begin)
+
+
+def _passes(pipeline: Given | None, predictor: Predictor, target: str) -> tuple[Pipeline, str]:
+    """The passes that stand for the target's compiler, and what they are called."""
+    if pipeline is None:
+        return pipeline_for(predictor.target, target)
+    made = make_pipeline(pipeline)
+    label = pipeline if isinstance(pipeline, str) else "the given passes"
+    return Pipeline(aimed(made.entries, target)), label

@@ -2,7 +2,7 @@
 
 from hloopt.dumps.content import gunzip, is_gzip, read_bytes
 from hloopt.dumps.directory import Dump, DumpFile, DumpModule, Stage, counts, read_dump
-from hloopt.dumps.names import OWN, DumpName, parse_name
+from hloopt.dumps.names import OWN, DumpName, parse_name, stage_maker
 from hloopt.dumps.pick import matching_modules, matching_stages, pick
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "pick",
     "read_bytes",
     "read_dump",
+    "stage_maker",
 ]

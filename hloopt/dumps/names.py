@@ -21,7 +21,7 @@ import re
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["OWN", "DumpName", "parse_name", "side_kind"]
+__all__ = ["OWN", "DumpName", "parse_name", "side_kind", "stage_maker"]
 
 OWN = "hloopt-"
 """How the pipelines are called of stages that hloopt dumps."""
@@ -53,6 +53,10 @@ _STAGES = tuple(
         ("pass", ".+", r"(?P<label>(?P<step>\d{4})\.[^.]+\.[^.]+)"),
     )
 )
+_MADE = re.compile(
+    r"\d{4,}\.(?P<pipeline>[^.]+)\.(?:after_(?P<made>.+?)(?:\.before_.+)?|.+)", re.DOTALL
+)
+_START = "pipeline-start"
 # TPU compilers put the number of a change of their own sources between name and stage.
 _CHANGE = re.compile(r"(?:^|\.)cl_\d+$")
 
@@ -117,6 +121,18 @@ def parse_name(file_name: str) -> DumpName:
             format = "snapshot" if kind == "snapshot" else format
             return DumpName(prefix, number, name, kind, staged["label"], step, format)
     return DumpName(prefix, number, rest, format=format)
+
+
+def stage_maker(label: str) -> tuple[str, str]:
+    """The pipeline and the pass that made a stage, by its label; empty where that names none.
+
+    Where XLA wrote the module because a pipeline began, there is no pass.
+    """
+    found = _MADE.fullmatch(label)
+    if found is None:
+        return "", ""
+    made = found["made"] or ""
+    return found["pipeline"], "" if made == _START else made
 
 
 def side_kind(file_name: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from rich.console import Console
 
@@ -11,6 +11,8 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.fusion.matching import KernelGroup
+from hloopt.ir import Instruction
+from hloopt.kernels.costs import KernelCost
 from hloopt.report.console import say, table
 from hloopt.report.fusion_diff import FusionDifference, compare_kernels, figure_text, figures
 from hloopt.report.module_pairs import GivenModule, match_modules
@@ -18,7 +20,7 @@ from hloopt.report.numbers import seconds
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.spelling import first_of
 
-__all__ = ["DumpDifference", "compare_dumps", "show_dumps"]
+__all__ = ["DumpDifference", "compare_dumps", "lost_seconds", "show_dumps", "where_lost"]
 
 _MOST_EQUAL: Final = 8
 """Equal modules that have a row each; more are one row."""
@@ -92,7 +94,9 @@ def show_dumps(found: DumpDifference, console: Console) -> None:
     timed = "time" in found.sums[0]
     columns = ("kernels", "launches", "bytes", *(("time",) if timed else ()))
     made = table("module", "instructions", *columns, left=2)
-    pairs = sorted(found.pairs, key=lambda pair: -_lost(pair[2])) if timed else [*found.pairs]
+    pairs = (
+        sorted(found.pairs, key=lambda pair: -lost_seconds(pair[2])) if timed else [*found.pairs]
+    )
     equal = [pair for pair in pairs if pair[2].equal]
     folded = equal if len(equal) > _MOST_EQUAL else []
     for before, _, difference in pairs:
@@ -112,8 +116,8 @@ def show_dumps(found: DumpDifference, console: Console) -> None:
         made.add_row("all", "", *cells)
     console.print(made)
     for before, _, difference in pairs[:_MOST_SLOWER]:
-        if _lost(difference) > 0:
-            say(console, f"{before.module.name} {_where_lost(difference)}")
+        if lost_seconds(difference) > 0:
+            say(console, f"{before.module.name} {where_lost(difference)}")
     for side, alone in (("before", found.before), ("after", found.after)):
         for one in alone:
             say(console, f"only {side}: {one.module.name}, {one.file}")
@@ -121,43 +125,64 @@ def show_dumps(found: DumpDifference, console: Console) -> None:
         say(console, "--module NAME shows what differs in one of them")
 
 
-def _lost(difference: FusionDifference) -> float:
+def lost_seconds(difference: FusionDifference) -> float:
     """The predicted seconds that a run takes longer; negative where it takes less."""
     before, after = difference.totals
     return (after.seconds or 0.0) - (before.seconds or 0.0)
 
 
-def _where_lost(difference: FusionDifference) -> str:
+def where_lost(difference: FusionDifference) -> str:
     """By how much a module is slower, and the kernels in whose place others lose most of that."""
     sides = [
         {row.instruction: row for row in rows} for rows in (difference.before, difference.after)
     ]
 
-    def times(group: KernelGroup) -> tuple[float, float]:
-        first = sum(sides[0][kernel].seconds for kernel in group.before)
-        return first, sum(sides[1][kernel].seconds for kernel in group.after)
+    def times(pair: _Kernels) -> tuple[float, float]:
+        first = sum(sides[0][kernel].seconds for kernel in pair[0])
+        return first, sum(sides[1][kernel].seconds for kernel in pair[1])
 
-    worst = max(difference.groups, key=lambda group: times(group)[1] - times(group)[0])
+    groups = _replaced(difference.groups, sides)
+    worst, status = max(groups, key=lambda group: times(group[0])[1] - times(group[0])[0])
     old, new = times(worst)
     lines = next(
         (
             side[one].lines
-            for side, kernels in zip(sides, (worst.before, worst.after), strict=True)
+            for side, kernels in zip(sides, worst, strict=True)
             for one in kernels
             if side[one].lines
         ),
         (),
     )
     place = f" at {lines_text(lines)}" if lines else ""
-    gone, new_ones = (
-        first_of([f"%{kernel.name}" for kernel in kernels])
-        for kernels in (worst.before, worst.after)
-    )
+    gone, new_ones = (first_of([f"%{kernel.name}" for kernel in kernels]) for kernels in worst)
     what = f"where {gone} becomes {new_ones}" if gone and new_ones else f"in {new_ones or gone}"
     return (
-        f"takes {seconds(_lost(difference))} longer, most of it {what}{place} ({worst.status}): "
+        f"takes {seconds(lost_seconds(difference))} longer, most of it {what}{place} ({status}): "
         f"{seconds(old)} -> {seconds(new)}"
     )
+
+
+_Kernels: TypeAlias = tuple[tuple[Instruction, ...], tuple[Instruction, ...]]
+
+
+def _replaced(
+    groups: Sequence[KernelGroup], sides: Sequence[Mapping[Instruction, KernelCost]]
+) -> list[tuple[_Kernels, str]]:
+    """Groups of kernels with what became of them; those that went, with those that came for the same lines."""
+    found: list[tuple[_Kernels, str]] = []
+    moved: dict[str, tuple[list[Instruction], list[Instruction]]] = {}
+    for group in groups:
+        if group.status not in {"came", "went"}:
+            found.append(((group.before, group.after), group.status))
+            continue
+        side = 0 if group.before else 1
+        (kernel,) = group.before or group.after
+        line = next(iter(sides[side][kernel].lines), "")
+        moved.setdefault(line or kernel.name, ([], []))[side].append(kernel)
+    for gone, new in moved.values():
+        status = "replaced" if gone and new else "went" if gone else "came"
+        found.append(((tuple(gone), tuple(new)), status))
+    return found
 
 
 def _words(difference: FusionDifference) -> str:
