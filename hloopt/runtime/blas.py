@@ -1,17 +1,19 @@
 """How many threads BLAS has while a program runs.
 
 NumPy's BLAS shares products among threads of its own, which spin while they wait.  Beside other work, and
-for products that take less time than waking a thread, that costs many times what it gains.  So a program
-has one where all its products are small, else as many as it may have itself; before and after, the
-number of the process.
+for products that take less time than waking a thread, that costs many times what it gains: each product ends
+when the last of them was given a core.  So a program has one where all its products are small, else as many
+as it may have itself and as there are cores without other work; before and after, the number of the process.
 
 ``threadpoolctl`` sets the number.  Where it is not installed the libraries keep their own.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Any, Final
@@ -63,8 +65,9 @@ class _Limit:
             if not _Limit._inside:
                 _Limit._before = tuple(one.get_num_threads() for one in libraries)
             _Limit._inside += 1
+            count = self.count if self.count == 1 else max(1, min(self.count, _idle_cores()))
             for one in libraries:
-                one.set_num_threads(self.count)
+                one.set_num_threads(count)
 
     def __exit__(
         self,
@@ -77,6 +80,33 @@ class _Limit:
             if not _Limit._inside:
                 for one, count in zip(_libraries(), _Limit._before, strict=True):
                     one.set_num_threads(count)
+
+
+_SYSTEM: Final = Path("/proc/loadavg")
+_OWN: Final = Path("/proc/self/task")
+
+
+def _idle_cores() -> int:
+    """Cores of the machine on which no other process runs or waits now; all of them where Linux does not say.
+
+    Threads of this process that still spin after the last product are not counted.
+    """
+    cores = os.cpu_count() or 1
+    try:
+        running = int(_SYSTEM.read_bytes().split()[3].partition(b"/")[0])
+        # This thread is one of them.
+        others = running - sum(map(_is_running, _OWN.iterdir())) if running > 1 else 0
+    except (OSError, ValueError, IndexError):
+        return cores
+    return cores - max(others, 0)
+
+
+def _is_running(task: Path) -> bool:
+    try:
+        # The name, in parentheses, may hold anything.
+        return (task / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"R"
+    except OSError:
+        return False  # it ended
 
 
 @cache

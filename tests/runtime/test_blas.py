@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,6 +42,7 @@ class Library:
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     made = Library()
     monkeypatch.setattr(blas, "_libraries", lambda: (made,))
+    monkeypatch.setattr(blas, "_idle_cores", lambda: 16)
     yield made
     assert made.threads == 7, "the process has what it had"
 
@@ -55,6 +58,31 @@ def test_small_products_have_one_thread_and_large_ones_all(library: Library) -> 
         with blas_threads(dot(size), threads):
             assert library.threads == wanted
         assert library.threads == 7
+
+
+def test_cores_with_other_work_get_no_thread(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is left in any case."""
+    for idle, wanted in ((3, 3), (0, 1), (-5, 1)):
+        monkeypatch.setattr(blas, "_idle_cores", lambda idle=idle: idle)
+        with blas_threads(dot(LARGE), 4):
+            assert library.threads == wanted
+
+
+def test_other_processes_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Less this process's own threads; where the system says nothing, none."""
+    load, tasks = tmp_path / "loadavg", tmp_path / "task"
+    for number, state in ((1, "R"), (2, "S"), (3, "R")):
+        (tasks / str(number)).mkdir(parents=True)
+        (tasks / str(number) / "stat").write_text(f"{number} (a) b) {state} 1 2")
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(blas, "_SYSTEM", load)
+    monkeypatch.setattr(blas, "_OWN", tasks)
+    assert blas._idle_cores() == 8
+    for text, wanted in (("1.0 2.0 3.0 5/90 77\n", 5), ("1.0 2.0 3.0 1/90 77\n", 8), ("", 8)):
+        load.write_text(text)
+        assert blas._idle_cores() == wanted
 
 
 def test_the_last_to_leave_puts_things_back(library: Library) -> None:
