@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from statistics import median, mode
 from typing import Final, Literal, TypeAlias
 
@@ -23,8 +24,9 @@ from hloopt.ir import Instruction, Module
 from hloopt.ir.normal import normal_shape
 from hloopt.ops.traits import CONTROL_FLOW, FREE
 from hloopt.profiles.spans import ProgramTimes, RunKey, SpanTimes, TraceProfile
+from hloopt.proto import read_proto
 
-__all__ = ["JoinedTimes", "MeasuredInstruction", "Way", "join", "program_for"]
+__all__ = ["JoinedTimes", "MeasuredInstruction", "Way", "join", "joined_times"]
 
 Way: TypeAlias = Literal["name", "kernel", "pairing", "metadata", ""]
 """By what a time was joined: an instruction's name, a kernel's, the pairing of modules, ``op_name``; or not."""
@@ -91,6 +93,20 @@ class JoinedTimes:
         return sum(row.total for row in rows) / (self.total or 1.0)
 
     @property
+    def run_seconds(self) -> float:
+        """Seconds of one run."""
+        return self.total / self.runs
+
+    def seconds_of(self, instructions: Iterable[Instruction]) -> float | None:
+        """What these took in one run, all that were measured together; None where none was."""
+        found = [self._medians[one] for one in instructions if one in self._medians]
+        return sum(found) if found else None
+
+    @cached_property
+    def _medians(self) -> dict[Instruction, float]:
+        return {row.instruction: row.median for row in self.rows if row.instruction is not None}
+
+    @property
     def joined(self) -> tuple[MeasuredInstruction, ...]:
         """The rows that belong to an instruction."""
         return tuple(row for row in self.rows if row.instruction is not None)
@@ -150,6 +166,19 @@ def join(
     ]
     rows.sort(key=lambda row: -row.total)
     return JoinedTimes(module, profile.name, program, ran is not None, runs, tuple(rows))
+
+
+def joined_times(
+    module: Module, profile: TraceProfile, program: ProgramTimes | None = None
+) -> JoinedTimes:
+    """The times of the program of a trace that is the module, or was made of it; ``program`` where it is known.
+
+    Raises ``ParseError`` for a module in the trace that cannot be read.
+    """
+    chosen = program or program_for(module, profile)
+    label = f"{profile.name}:{chosen.label}"
+    ran = read_proto(chosen.module, label) if chosen.module else None
+    return join(module, profile, chosen, ran)
 
 
 def _by_run(seconds: Mapping[RunKey, float], runs: int) -> tuple[float, ...]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
 
+from hloopt.analysis.measured import JoinedTimes, joined_times
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
+from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.cli.waiting import patience
 from hloopt.cli.why_slower import WhyOptions, compare_plans
 from hloopt.driver.why import why_module
 from hloopt.errors import UsageError
 from hloopt.findings import KINDS
+from hloopt.ir import Module
 from hloopt.report.console import product
 from hloopt.report.findings import kinds_table, show_findings
 
@@ -64,6 +68,7 @@ def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None
     "for others]",
 )
 @target_options
+@profile_option
 @strict_option()
 @json_option
 @click.pass_context
@@ -75,6 +80,7 @@ def command(
     pipeline: str | None,
     target: str | None,
     cost_model: str,
+    profile: str | None,
     as_json: bool,
 ) -> None:
     """Say what is slow, why, and what would help: the findings that gain most on --target (h200).
@@ -89,6 +95,9 @@ def command(
 
     A module before optimisation is planned as XLA does it; one that is fused and scheduled is taken as it is.
 
+    With --profile: findings are ranked by what their kernels took in a real run, from a profiler's trace, and
+    both times are printed. Without FILE the modules are those that the trace holds (.xplane.pb).
+
     Two modules or dump directories, of other versions of XLA or other flags, are compared: which module loses
     most time, where, and the first decision that differs. That is the first pass whose result differs, where
     both dumps have their stages (--xla_dump_hlo_pass_re=.*); else what the final modules show. Flags that
@@ -100,6 +109,7 @@ def command(
       hloopt why dump.txt --target a100 -n 3
       hloopt why dump.txt --kind copy --kind not-donated
       hloopt why --kinds
+      hloopt why --profile host.xplane.pb --target host
       hloopt why dump_of_monday dump_of_tuesday
     """
     aim = target or _TARGET
@@ -107,18 +117,27 @@ def command(
     assert predicting is not None, "a target is given"
     options = WhyOptions(predicting, aim, most, pipeline, as_json)
     if len(files) > 1:
-        if kinds:
-            raise UsageError("--kind looks for findings in one module, not in two compilations")
+        if kinds or profile is not None:
+            raise UsageError("--kind and --profile are for one module, not for two compilations")
         ctx.exit(compare_plans(ctx, files, options))
-    rows, code = _findings(files, kinds, options)
+    measuring = None if profile is None else Measuring.of(profile, files)
+    rows, code = _findings(files, kinds, options, measuring)
     end(ctx, rows, code)
 
 
+def _joined(name: str, measuring: Measuring, module: Module) -> JoinedTimes:
+    """The times of the module of this name by the instructions of the plan that was made of it."""
+    return joined_times(module, measuring.profile, measuring.programs.get(name))
+
+
 def _findings(
-    files: Sequence[str], kinds: Sequence[str], options: WhyOptions
+    files: Sequence[str],
+    kinds: Sequence[str],
+    options: WhyOptions,
+    measuring: Measuring | None,
 ) -> tuple[list[dict[str, Any]], int]:
     """Print the findings of each module; their JSON and the exit code."""
-    texts = open_texts(files)
+    texts = open_texts(files) if measuring is None else measuring.texts
 
     def step(found: Input) -> dict[str, Any]:
         doing = [""]
@@ -131,6 +150,7 @@ def _findings(
                 most=options.most,
                 pipeline=options.pipeline,
                 begin=lambda text: doing.__setitem__(0, text),
+                joined=None if measuring is None else partial(_joined, found.name, measuring),
             )
         if not options.as_json:
             show_findings(made, product(), file=found.name)

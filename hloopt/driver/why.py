@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hloopt.analysis.measured import joined_times
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.driver.parted import final_modules, plans_parted
@@ -12,15 +15,16 @@ from hloopt.driver.run import read_task
 from hloopt.errors import UsageError
 from hloopt.findings import Findings, Planner, chosen_kinds, find, pipeline_for
 from hloopt.pipelines import make_pipeline
+from hloopt.profiles import read_profile
 from hloopt.rewrite import Pipeline
 from hloopt.rewrite.entries import aimed
 from hloopt.targets import find_target
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from hloopt.analysis.measured import JoinedTimes
     from hloopt.ir import Module
     from hloopt.pipelines import Given
+    from hloopt.profiles.spans import TraceProfile
     from hloopt.report.module_pairs import GivenModule
     from hloopt.report.parted import PlansParted
 
@@ -36,6 +40,7 @@ def why(
     most: int = 10,
     pipeline: Given | None = None,
     cost_model: str = DEFAULT,
+    profile: TraceProfile | str | Path | None = None,
 ) -> Findings | PlansParted:
     """What ``hloopt why`` says: what costs most on a target, why, and what changing it gains.
 
@@ -47,6 +52,9 @@ def why(
     The record has ``rows``, each a ``Finding`` whose change was made, compared and priced; the module's
     ``seconds``, ``launches``, ``peak_bytes`` and longest ``kernels``; and ``to_json()``.
 
+    With a ``profile``, the trace of a real run, findings are ranked by what their kernels took there, and both
+    times stand in the record.
+
     With ``after`` it is why that is slower: both are modules or dump directories, of two versions of a compiler
     or of other flags.  The record, a ``PlansParted``, has ``rows``, pairs of modules by the time lost, each
     with the ``first`` decision that differs.
@@ -55,12 +63,16 @@ def why(
     """
     predictor = Predictor(model_for(cost_model, find_target(target)))
     if after is not None:
-        if kinds:
-            raise UsageError("kinds of findings are of one module, not of two compilations")
+        if kinds or profile is not None:
+            raise UsageError("kinds and profile are for one module, not for two compilations")
         sides = final_modules(module), final_modules(after)
         return why_slower(*sides, predictor, target, most=most, pipeline=pipeline)
     found = read_task(module).module
-    return why_module(found, predictor, target, kinds=kinds, most=most, pipeline=pipeline)
+    trace = read_profile(profile) if isinstance(profile, str | Path) else profile
+    joined = None if trace is None else partial(joined_times, profile=trace)
+    return why_module(
+        found, predictor, target, kinds=kinds, most=most, pipeline=pipeline, joined=joined
+    )
 
 
 def why_module(
@@ -72,11 +84,12 @@ def why_module(
     most: int = 10,
     pipeline: Given | None = None,
     begin: Callable[[str], object] = str,
+    joined: Callable[[Module], JoinedTimes] | None = None,
 ) -> Findings:
-    """As ``why``, with a predictor; ``begin`` is called with what is done next."""
+    """As ``why``, with a predictor; ``begin`` and ``joined`` are those of ``find``."""
     chosen = chosen_kinds(kinds)
     passes, label = _passes(pipeline, predictor, target)
-    return find(module, Planner(passes, predictor), label, chosen, most, begin)
+    return find(module, Planner(passes, predictor), label, chosen, most, begin, joined)
 
 
 def why_slower(

@@ -49,6 +49,7 @@ class Spent:
     launches  of these; ``exact`` says whether the module shows how often the loops around them run
     bound     of the longest of them: memory, compute, launch, contention; empty where there is no kernel
     share     of the module's whole time, 0 to 1
+    measured  seconds that its kernels took in a real run, where one was given and has any of them
     """
 
     seconds: float = 0.0
@@ -57,6 +58,7 @@ class Spent:
     exact: bool = True
     bound: str = ""
     share: float = 0.0
+    measured: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -67,6 +69,7 @@ class Spent:
             "launches_known": self.exact,
             "bound": self.bound,
             "share": self.share,
+            "measured_seconds": self.measured,
         }
 
 
@@ -166,7 +169,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class KernelShare:
-    """One of the kernels that take longest: ``seconds`` of all launches, and the part of the whole."""
+    """One of the kernels that take longest: ``seconds`` of all launches, and the part of the whole.
+
+    ``measured`` are those of a real run, where one was given and has the kernel.
+    """
 
     name: str
     lines: tuple[str, ...]
@@ -174,6 +180,7 @@ class KernelShare:
     launches: str
     seconds: float
     share: float
+    measured: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -184,6 +191,7 @@ class KernelShare:
             "launches": self.launches,
             "seconds": self.seconds,
             "share": self.share,
+            "measured_seconds": self.measured,
         }
 
 

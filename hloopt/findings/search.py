@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
+from hloopt.analysis.measured import JoinedTimes
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.findings.contention import contended
@@ -28,6 +30,7 @@ from hloopt.findings.trials import FindingCandidate, Subject, Tried
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
 from hloopt.ir.walk import callers_first
+from hloopt.kernels.costs import KernelCost
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline
 from hloopt.rewrite.source_lines import kernel_lines
@@ -59,7 +62,8 @@ class Findings(Displayed):
 
     peak      what is alive where most memory is needed
     pipeline  the passes that stand for the compiler; ``as given`` where the module is planned already
-    kernels   those that take longest
+    kernels   those that take longest, by a real run where one is given
+    measured  the times of that run, joined to the kernels of the plan
     loops     large arrays that loops update in place
     arrays    the largest between kernels, each with the refusal that keeps it in memory and both prices
     reduced   a dot that the compiler computes as a sum, if there is one
@@ -85,9 +89,11 @@ class Findings(Displayed):
     rows: tuple[Finding, ...]
     useless: dict[str, int]
     untried: dict[str, int]
+    measured: JoinedTimes | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
+        run = self.measured
         return {
             "module": self.module,
             "target": self.target,
@@ -105,6 +111,15 @@ class Findings(Displayed):
             "findings": [one.to_json() for one in self.rows],
             "without_gain": self.useless,
             "untried": self.untried,
+            "measured": None
+            if run is None
+            else {
+                "trace": run.trace,
+                "program": run.program.name,
+                "runs": run.runs,
+                "seconds": run.run_seconds,
+                "joined": run.share(run.joined),
+            },
         }
 
 
@@ -115,11 +130,13 @@ def find(
     kinds: Sequence[FindingKind],
     most: int = 10,
     begin: Callable[[str], object] = str,
+    joined: Callable[[Module], JoinedTimes] | None = None,
 ) -> Findings:
     """The ``most`` findings of these kinds that gain most; the module stays as it is.
 
     ``label`` is what the planner's pipeline is called; ``begin`` is called with what is done next.  A module
-    that a compiler has planned already is priced as it stands, after changes too.
+    that a compiler has planned already is priced as it stands, after changes too.  ``joined`` gives the times
+    of a real run by the kernels of the plan: then findings are ranked by these.
     """
     module = clone_module(module)
     if is_planned(module):
@@ -129,7 +146,8 @@ def find(
         parse_pipeline(_OPENED).run(module)
     subject = Subject(module, planner)
     begin("planning the module")
-    found = _Search(subject, most, begin)
+    run = None if joined is None else joined(subject.plan.module)
+    found = _Search(subject, most, begin, run)
     for kind in kinds:
         found.add(kind)
     plan = subject.plan
@@ -142,7 +160,7 @@ def find(
         plan.totals.launches,
         plan.peak_bytes,
         peak_use(subject),
-        _kernels(subject),
+        _kernels(subject, run),
         loop_buffers(subject),
         largest_kept(subject),
         reduced_dot(subject),
@@ -150,6 +168,7 @@ def find(
         tuple(found.best()),
         found.useless,
         found.untried,
+        run,
     )
 
 
@@ -169,10 +188,17 @@ def _locate(module: Module) -> None:
 class _Search:
     """Candidates that gained, as findings."""
 
-    def __init__(self, subject: Subject, most: int, begin: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        most: int,
+        begin: Callable[[str], object],
+        run: JoinedTimes | None,
+    ) -> None:
         self.subject = subject
         self.most = most
         self.begin = begin
+        self.run = run
         self.found: list[Finding] = []
         self.useless: dict[str, int] = {}
         self.untried: dict[str, int] = {}
@@ -227,6 +253,9 @@ class _Search:
         site, module = first.sites[0], self.subject.module
         others = dict.fromkeys(one.name for entry in group for one in entry.sites)
         others.pop(site.name)
+        cost = made.cost
+        if self.run is not None:
+            cost = replace(cost, measured=self.run.seconds_of(made.kernels))
         return Finding(
             kind.name,
             kind.title,
@@ -237,7 +266,7 @@ class _Search:
             tuple(others),
             _lines(module, first.sites),
             str((site.metadata.fields if site.metadata else {}).get("op_name", "")),
-            made.cost,
+            cost,
             first.why,
             tuple(dict.fromkeys(one.name for one in first.blocking)),
             remedies,
@@ -245,11 +274,17 @@ class _Search:
         )
 
     def best(self) -> list[Finding]:
-        """Those that gain most: the part of the whole that the change saves."""
-        plan = self.subject.plan
+        """Those that gain most: the part of the whole that the change saves.
+
+        Of a real run's time it is that part of what the kernels took there; what it does not have comes last.
+        """
+        plan, run = self.subject.plan, self.run
         whole = {"time": plan.seconds, "memory": float(plan.peak_bytes)}
 
         def weight(row: Finding) -> float:
+            if run is not None and row.gain.measure == "time":
+                part = row.gain.saved / row.cost.seconds if row.cost.seconds else 0.0
+                return min(part, 1.0) * (row.cost.measured or 0.0) / run.run_seconds
             all_of_it = max(whole.get(row.gain.measure, row.gain.before), row.gain.before)
             return row.gain.saved / all_of_it if all_of_it else 0.0
 
@@ -286,9 +321,13 @@ def _lines(module: Module, sites: Sequence[Instruction]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _kernels(subject: Subject, most: int = 5) -> tuple[KernelShare, ...]:
+def _kernels(subject: Subject, run: JoinedTimes | None, most: int = 5) -> tuple[KernelShare, ...]:
     plan = subject.plan
-    rows = sorted(plan.rows, key=lambda row: -row.seconds)[:most]
+
+    def measured(row: KernelCost) -> float | None:
+        return None if run is None else run.seconds_of([row.instruction])
+
+    rows = sorted(plan.rows, key=lambda row: (-(measured(row) or 0.0), -row.seconds))[:most]
     return tuple(
         KernelShare(
             row.instruction.name,
@@ -297,6 +336,7 @@ def _kernels(subject: Subject, most: int = 5) -> tuple[KernelShare, ...]:
             row.launches_text,
             row.seconds,
             row.seconds / plan.seconds if plan.seconds else 0.0,
+            measured(row),
         )
         for row in rows
     )

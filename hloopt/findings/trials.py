@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -16,6 +16,7 @@ from hloopt.findings.parts import cut_out
 from hloopt.findings.planning import Planner, ProgramPlan
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
+from hloopt.kernels.costs import KernelCost
 from hloopt.ops import traits
 from hloopt.prover.compare import compare_modules
 from hloopt.prover.executor import Executor
@@ -77,10 +78,11 @@ class FindingCandidate:
 
 @dataclass(frozen=True)
 class Tried:
-    """A change that gained: how much, and what the instructions cost before it."""
+    """A change that gained: how much, what the instructions cost before it, in which kernels of the plan."""
 
     gain: Gain
     cost: Spent
+    kernels: tuple[Instruction, ...]
 
 
 class Subject:
@@ -157,10 +159,29 @@ class Subject:
             0 if trial.module is self.module else trial.module.instruction_count(),
             first.unit,
         )
-        return Tried(gain, self._spent(before, after, times))
-
-    def _spent(self, before: ProgramPlan, after: ProgramPlan, times: int) -> Spent:
         rows = before.others_than(after)
+        kernels = (
+            tuple(row.instruction for row in rows)
+            if before is self.plan
+            else self.kernels_of([site for one in trial.group for site in one.sites])
+        )
+        return Tried(gain, self._spent(rows, times), kernels)
+
+    def kernels_of(self, sites: Iterable[Instruction]) -> tuple[Instruction, ...]:
+        """The kernels of the plan that compute instructions of the module."""
+        explanation, provenance = self.plan.explanation, self.plan.provenance
+        found: dict[Instruction, None] = {}
+        for site in sites:
+            fusion = next((one for one in site.home.callers if one.opcode == "fusion"), site)
+            place = fusion.home.name, fusion.name
+            for node in provenance.became.get(place, (place,)):
+                for kernel in explanation.kernels_of(node):
+                    home = self.plan.module.computations[kernel.computation]
+                    if kernel.now in home.by_name:
+                        found[home.by_name[kernel.now]] = None
+        return tuple(found)
+
+    def _spent(self, rows: Sequence[KernelCost], times: int) -> Spent:
         whole = self.plan.seconds
         seconds = sum(row.seconds for row in rows) * times
         return Spent(

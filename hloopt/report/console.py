@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import StringIO
+from textwrap import fill
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -22,6 +23,7 @@ __all__ = [
     "TableColumn",
     "capturing",
     "messages",
+    "paragraph",
     "plain_text",
     "product",
     "records_table",
@@ -119,6 +121,19 @@ def table(
 def say(console: Console, *parts: str | tuple[str, str] | Text) -> None:
     """Print a line, however long; a part may have a style."""
     console.print(Text.assemble(*parts), soft_wrap=True)
+
+
+def paragraph(console: Console, text: str, width: int, indent: str = "") -> None:
+    """Print sentences in lines of ``width``; names are not broken."""
+    lines = fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    say(console, lines)
 
 
 def show_name(module: str, file: str, console: Console) -> None:

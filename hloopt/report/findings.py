@@ -20,7 +20,7 @@ from hloopt.findings import (
     RefusedArray,
 )
 from hloopt.findings.peak import WrittenArrays
-from hloopt.report.console import TableColumn, records_table, say, show_name, table
+from hloopt.report.console import TableColumn, paragraph, records_table, say, show_name, table
 from hloopt.report.fit import FittedTable
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text
@@ -41,44 +41,39 @@ def show_findings(found: Findings, console: Console, *, file: str = "") -> None:
     width = min(console.width, _WIDTH)
     launches = f"{found.launches:,} launch{'' if found.launches == 1 else 'es'}"
     planned = "as it is planned" if found.pipeline == "as given" else f"after {found.pipeline}"
-    _paragraph(
+    paragraph(
         console,
         f"predicted {seconds(found.seconds)} on {found.target} by {found.cost_model}, {launches}, "
         f"{byte_size(found.peak_bytes)} at the peak, {planned}",
         width,
     )
+    if found.measured is not None:
+        run = found.measured
+        runs = "1 run" if run.runs == 1 else f"{run.runs:,} runs"
+        paragraph(
+            console,
+            f"measured {seconds(run.run_seconds)} a run: {runs} of {run.program.label}, "
+            f"{run.share(run.joined):.0%} of it joined to kernels of this plan; findings are ranked by it",
+            width,
+        )
     for number, row in enumerate(found.rows, 1):
         console.print()
         _show(number, row, console, width)
     if not found.rows:
         console.print()
-        _paragraph(console, _nothing(found), width)
+        paragraph(console, _nothing(found), width)
     if found.kernels:
         console.print()
-        console.print(_kernels(found.kernels))
+        console.print(_kernels(found.kernels, measured=found.measured is not None))
     for note in _notes(found):
-        _paragraph(console, note, width)
-
-
-def _paragraph(console: Console, text: str, width: int, indent: str = "") -> None:
-    say(
-        console,
-        fill(
-            text,
-            width,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-            break_long_words=False,
-        ),
-    )
+        paragraph(console, note, width)
 
 
 def _show(number: int, row: Finding, console: Console, width: int) -> None:
     place = f" at {lines_text(row.lines)}" if row.lines else ""
     _headline(console, f"{number}. {row.title}{place}", width)
     for text in _sentences(row):
-        _paragraph(console, text, width, _INDENT)
+        paragraph(console, text, width, _INDENT)
 
 
 def _headline(console: Console, text: str, width: int) -> None:
@@ -94,9 +89,11 @@ def _sentences(row: Finding) -> Iterator[str]:
     if row.cost.seconds:
         cost = row.cost
         launches = f"{cost.launches:,}{'' if cost.exact else '+'}"
+        measured = "" if cost.measured is None else f"measured {seconds(cost.measured)}, predicted "
         yield (
-            f"costs {seconds(cost.seconds)} ({cost.share:.0%} of the whole), {byte_size(cost.bytes)}, "
-            f"{launches} launch{'' if cost.launches == 1 else 'es'}, bound by {cost.bound}"
+            f"costs {measured}{seconds(cost.seconds)} ({cost.share:.0%} of the whole), "
+            f"{byte_size(cost.bytes)}, {launches} launch{'' if cost.launches == 1 else 'es'}, "
+            f"bound by {cost.bound}"
         )
     yield row.why
     if row.others:
@@ -145,16 +142,22 @@ def _nothing(found: Findings) -> str:
     return f"nothing found that gains: {tried} change{'' if tried == 1 else 's'} tried"
 
 
-def _kernels(rows: Iterable[KernelShare]) -> FittedTable:
+def _kernels(rows: Iterable[KernelShare], *, measured: bool) -> FittedTable:
+    real = (TableColumn("measured", "measured_seconds", _maybe),) if measured else ()
     columns = (
         TableColumn("longest kernels", "name"),
         TableColumn("from", "line"),
         TableColumn("bound by", "bound"),
         TableColumn("launches", "launches"),
-        TableColumn("time", "seconds", seconds),
-        TableColumn("share", "share", "{:.0%}".format),
+        *real,
+        TableColumn("predicted" if measured else "time", "seconds", seconds),
+        *(() if measured else (TableColumn("share", "share", "{:.0%}".format),)),
     )
     return records_table(columns, (row.to_json() for row in rows), left=3)
+
+
+def _maybe(value: float | None) -> str:
+    return "" if value is None else seconds(value)
 
 
 def _notes(found: Findings) -> Iterator[str]:

@@ -9,14 +9,13 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from hloopt.analysis.measured import JoinedTimes, MeasuredInstruction, join, program_for
+from hloopt.analysis.measured import JoinedTimes, MeasuredInstruction, join, joined_times
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.kernels.costs import KernelCost, kernel_costs
 from hloopt.profiles import read_profile
 from hloopt.profiles.spans import ProgramTimes, TraceProfile
-from hloopt.proto import read_proto
 from hloopt.report.console import TableColumn, records_table, say
 from hloopt.report.fusion_diff import computes
 from hloopt.report.numbers import seconds
@@ -50,7 +49,7 @@ class MeasuredTimes:
             "program": found.program.name,
             "program_id": found.program.number or None,
             "runs": found.runs,
-            "seconds": found.total / found.runs,
+            "seconds": found.run_seconds,
             "total_seconds": found.total,
             "joined": found.share(found.joined),
             "joined_by": {way: found.share(rows) for way, rows in self._ways().items()},
@@ -146,7 +145,7 @@ class MeasuredTimes:
         say(
             console,
             ("measured ", "bold"),
-            f"{seconds(found.total / found.runs)} a run: {runs} of {found.program.label}",
+            f"{seconds(found.run_seconds)} a run: {runs} of {found.program.label}",
         )
         ways = {_WAYS[way]: f"{found.share(rows):.0%}" for way, rows in self._ways().items()}
         parts = ", ".join(f"{share} {way}" for way, share in ways.items())
@@ -287,7 +286,4 @@ def measured(
         profile = read_profile(profile)
     if program is not None:
         return measured_times(join(module, profile, program, module), predictor)
-    program = program_for(module, profile)
-    label = f"{profile.name}:{program.label}"
-    ran = read_proto(program.module, label) if program.module else None
-    return measured_times(join(module, profile, program, ran), predictor)
+    return measured_times(joined_times(module, profile), predictor)

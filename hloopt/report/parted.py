@@ -17,7 +17,7 @@ from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.fusion.log_differences import StepPair
 from hloopt.ir import Instruction
-from hloopt.report.console import say
+from hloopt.report.console import paragraph, say
 from hloopt.report.diff_dumps import DumpDifference, lost_seconds, where_lost
 from hloopt.report.differences import differences_json
 from hloopt.report.fusion_diff import FusionDifference
@@ -207,37 +207,25 @@ def show_parted(found: PlansParted, console: Console) -> None:
     sums = found.modules.sums
     if len(found.modules.pairs) > 1:
         times = _times(sums[0].get("time", 0.0), sums[1].get("time", 0.0))
-        _paragraph(console, f"all {len(found.modules.pairs)} modules: {times}", width)
-    _paragraph(console, f"predicted on {found.target} by {found.cost_model}", width)
+        paragraph(console, f"all {len(found.modules.pairs)} modules: {times}", width)
+    paragraph(console, f"predicted on {found.target} by {found.cost_model}", width)
     for number, row in enumerate(found.rows, 1):
         console.print()
         _show(number, row, console, width)
     equal = sum(pair[2].equal for pair in found.modules.pairs)
     if not found.modules.pairs:
-        _paragraph(console, "no module of one side belongs to one of the other", width)
+        paragraph(console, "no module of one side belongs to one of the other", width)
     elif equal == len(found.modules.pairs):
-        _paragraph(console, "the modules are equal", width)
+        paragraph(console, "the modules are equal", width)
     elif equal:
-        _paragraph(
+        paragraph(
             console, f"- {equal} other {'modules are' if equal > 1 else 'module is'} equal", width
         )
     if found.left:
-        _paragraph(console, f"- {found.left} more differ and lose less (-n looks into more)", width)
+        paragraph(console, f"- {found.left} more differ and lose less (-n looks into more)", width)
     for side, alone in (("before", found.modules.before), ("after", found.modules.after)):
         for one in alone:
             say(console, f"- only {side}: {one.module.name}, {one.file}")
-
-
-def _paragraph(console: Console, text: str, width: int, indent: str = "") -> None:
-    lines = fill(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-    say(console, lines)
 
 
 def _show(number: int, row: PairParted, console: Console, width: int) -> None:
@@ -252,9 +240,9 @@ def _show(number: int, row: PairParted, console: Console, width: int) -> None:
     )
     say(console, (head, "bold"))
     if lost_seconds(row.difference) > 0:
-        _paragraph(console, where_lost(row.difference), width, _INDENT)
+        paragraph(console, where_lost(row.difference), width, _INDENT)
     for text in _sentences(row):
-        _paragraph(console, text, width, _INDENT)
+        paragraph(console, text, width, _INDENT)
 
 
 def _times(before: float, after: float) -> str:

@@ -174,7 +174,7 @@ def test_the_command(tmp_path: Path) -> None:
     ("more", "message"),
     [
         (["third"], "two to compare"),
-        (["--kind", "copy"], "not in two compilations"),
+        (["--kind", "copy"], "not for two compilations"),
     ],
 )
 def test_what_two_compilations_do_not_take(tmp_path: Path, more: list[str], message: str) -> None:
