@@ -16,7 +16,7 @@ from hloopt.kernels.selection import Choice, KernelSelection
 from hloopt.kernels.user import verify_with
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline, PipelineReport
-from hloopt.runtime.device import Device
+from hloopt.runtime.device import Device, Lending
 from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.program import DeviceOptions
 
@@ -96,9 +96,12 @@ def notes_of(report: PipelineReport) -> list[str]:
     ]
 
 
-def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
+def prepare(
+    module: Module, options: DeviceOptions | None = None, *, results_apart: bool = False
+) -> Prepared:
     """Plan a module and write its CUDA C; the given one is unchanged.
 
+    ``results_apart`` is as of ``plan_program``.
     Raises ``UnsupportedError`` for what no kernel can run, all of it in one error; ``UsageError`` for requests
     that cannot be granted.
     """
@@ -109,7 +112,7 @@ def prepare(module: Module, options: DeviceOptions | None = None) -> Prepared:
     selection = options.selection or KernelSelection()
     ready, report = lower(module, selection)
     chosen = selection.kernel_of(choices_of(report))
-    plan = plan_program(ready, chosen, allow_host=options.allow_host)
+    plan = plan_program(ready, chosen, allow_host=options.allow_host, results_apart=results_apart)
     program = render(plan, selection.described, selection.limits())
     return Prepared(ready, plan, program, report)
 
@@ -139,19 +142,22 @@ def compile_for_device(
         raise
 
 
-def open_device(device: str, options: DeviceOptions) -> Device:
-    """The device ``emulator`` or ``gpu``.  Raises ``DeviceError`` where it or a compiler is missing."""
-    return _emulator(options) if device == "emulator" else _gpu(options)
+def open_device(device: str, options: DeviceOptions, number: int = 0) -> Lending:
+    """The device ``emulator`` or ``gpu``, that GPU of several.
+
+    Raises ``DeviceError`` where it or a compiler is missing.
+    """
+    return _emulator(options) if device == "emulator" else _gpu(options, number)
 
 
-def _emulator(options: DeviceOptions) -> Device:
+def _emulator(options: DeviceOptions) -> Lending:
     from hloopt.backends.emulator import EmulatorDevice
 
     return EmulatorDevice(mode=options.mode, seed=options.seed)
 
 
-def _gpu(options: DeviceOptions) -> Device:
+def _gpu(options: DeviceOptions, number: int) -> Lending:
     from hloopt.backends.cuda import CudaDevice
     from hloopt.backends.nvrtc import FLAGS
 
-    return CudaDevice(flags=FLAGS[options.flags])
+    return CudaDevice(number, FLAGS[options.flags])

@@ -13,9 +13,9 @@ from hloopt.ir import Module
 from hloopt.pipelines import Given
 
 try:
-    from hloopt.jax.function import Function, OnDevice, Optimizing
+    from hloopt.jax.function import Function, Optimizing
     from hloopt.jax.install import Change, Installed
-    from hloopt.jax.native import Native
+    from hloopt.jax.on_device import Native, OnDevice
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("jax", "jaxlib"):
         raise
@@ -95,9 +95,14 @@ def compile(
 ) -> Function:
     """``jax.jit(fun)``, run by hloopt on one of its devices: ``gpu``, ``emulator``, ``native`` or ``cpu``.
 
-    The whole plan runs, with hloopt's kernels; XLA sees one callback, to and from which arrays go through the
-    host's memory.  ``target`` names the device whose kernels are chosen; ``pipeline``, ``options``, derivatives
-    and ``vmap`` are as of ``optimize``.
+    The whole plan runs, with hloopt's kernels; XLA sees one call.  On JAX's GPU that puts them into the
+    stream of JAX's own work, on JAX's arrays: nothing is copied, and results take the memory of donated
+    arrays.  What a plan needs besides is CuPy's, for which ``XLA_PYTHON_CLIENT_MEM_FRACTION`` has to leave
+    room.  ``emulator`` takes a GPU's place on the CPU, behind the same call.  ``cpu`` and ``native``, and
+    ``gpu`` where JAX works elsewhere, are called back with arrays in the host's memory.
+
+    ``target`` names the device whose kernels are chosen; ``pipeline``, ``options``, derivatives and ``vmap``
+    are as of ``optimize``.
 
     Raises ``UsageError`` for an unknown pass, device or target, ``DeviceError`` for a device that is not there;
     when called, ``UnsupportedError`` for what the device cannot run.

@@ -8,24 +8,17 @@ from types import MethodType
 from typing import Any, Final
 
 import jax
-import numpy as np
-from jax.interpreters import mlir
 
-from hloopt.backends import check_device, compile_module, options_for
 from hloopt.driver.explaining import ModuleExplained, explain
 from hloopt.driver.kernels import stats
-from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.jax.modules import call_module, module_of, platform_of
 from hloopt.jax.primitive import Backend, bind, calls_in
-from hloopt.kernels.selection import KernelSelection
 from hloopt.pipelines import Given, make_pipeline, optimize_module
 from hloopt.prover.compare import ModulesCompared, compare_modules
 from hloopt.report.stats import ModuleStats
-from hloopt.runtime.program import NumpyOptions
-from hloopt.targets import find_gpu
 
-__all__ = ["Function", "OnDevice", "Optimizing"]
+__all__ = ["Function", "Optimizing"]
 
 _GIVE_UP: Final = ("donate_argnums", "donate_argnames")
 
@@ -47,43 +40,6 @@ class Optimizing(Backend):
         """A call of the optimised module."""
         module = module_of(jaxpr, self.name, platform_of(ctx), donated)
         return call_module(ctx, self.made_of(module), operands)
-
-
-class OnDevice(Optimizing):
-    """JAX's module after a pipeline, run by hloopt on one of its devices: kernels and all, nothing by XLA.
-
-    Arrays go through the host's memory, in a callback.  Raises ``DeviceError`` for a device that is not there.
-    """
-
-    def __init__(self, name: str, pipeline: Given, device: str, target: str | None) -> None:
-        super().__init__(name, pipeline)
-        check_device(device)
-        selection = None
-        if target is not None:
-            if device == "native":
-                raise UsageError("device 'native' is this processor: it takes no target")
-            find_gpu(target)
-            selection = KernelSelection(target=target)
-        self._device = device
-        self._options = options_for(device, NumpyOptions(), selection)
-
-    def lower(
-        self, ctx: Any, operands: Sequence[Any], jaxpr: Any, donated: Sequence[bool]
-    ) -> Sequence[Any]:
-        """A callback that runs the program."""
-        module = self.made_of(module_of(jaxpr, self.name, platform_of(ctx)))
-        program = compile_module(module, self._device, self._options)
-        results = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in jaxpr.out_avals]
-
-        def run(*arrays: Any) -> list[Any]:
-            return program.run([np.asarray(one) for one in arrays])
-
-        def called(*values: Any) -> Any:
-            return jax.pure_callback(run, results, *values)
-
-        lower = mlir.lower_fun(called, multiple_results=True)
-        found: Sequence[Any] = lower(ctx, *operands)
-        return found
 
 
 class Function:

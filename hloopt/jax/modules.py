@@ -23,10 +23,9 @@ from hloopt.proto import read_proto
 from hloopt.proto.writer import module_proto
 from hloopt.runtime.amended import CALLBACKS
 from hloopt.runtime.xla_form import make_for_xla
-from hloopt.types import AliasEntry
 from hloopt.types.shape import descending
 
-__all__ = ["aliases", "call_module", "module_of", "platform_of"]
+__all__ = ["call_module", "module_of", "platform_of"]
 
 
 def module_of(jaxpr: Any, name: str, platform: str, donated: Sequence[bool] = ()) -> Module:
@@ -86,12 +85,6 @@ def _lay_out_results(module: Module) -> None:
         module.entry.parameter_shapes,
         module.entry.root.shape,
     )
-
-
-def aliases(module: Module) -> dict[int, int]:
-    """The results, by the parameters whose memory they take, of a module of arrays."""
-    found: Sequence[AliasEntry] = module.attributes.get("input_output_alias", ())
-    return {one.parameter: one.output_index[0] if one.output_index else 0 for one in found}
 
 
 def platform_of(ctx: Any) -> str:

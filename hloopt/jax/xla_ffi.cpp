@@ -1,4 +1,4 @@
-// The handler by which XLA's CPU programs call native ones: a custom call with the number of an entry.
+// The handlers by which XLA's programs call ours: custom calls with the number of an entry.
 #include <stdint.h>
 
 #include <unordered_map>
@@ -39,22 +39,50 @@ extern "C" void hloopt_register(int64_t number, hloopt::Entry* entry) {
   else entries->erase(number);
 }
 
-extern "C" XLA_FFI_Error* hloopt_native(XLA_FFI_CallFrame* frame) {
-  if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) {
-    XLA_FFI_Metadata* about = ((XLA_FFI_Metadata_Extension*)frame->extension_start)->metadata;
-    about->api_version.major_version = XLA_FFI_API_MAJOR;
-    about->api_version.minor_version = XLA_FFI_API_MINOR;
-    about->traits = 0;
-    about->state_type_id = XLA_FFI_UNKNOWN_TYPE_ID;
-    return nullptr;
-  }
+namespace {
+
+// Whether XLA asks what the handler is, and then says it.
+bool is_asked(const XLA_FFI_CallFrame* frame) {
+  if (!frame->extension_start || frame->extension_start->type != XLA_FFI_Extension_Metadata) return false;
+  XLA_FFI_Metadata* about = ((XLA_FFI_Metadata_Extension*)frame->extension_start)->metadata;
+  about->api_version.major_version = XLA_FFI_API_MAJOR;
+  about->api_version.minor_version = XLA_FFI_API_MINOR;
+  about->traits = 0;
+  about->state_type_id = XLA_FFI_UNKNOWN_TYPE_ID;
+  return true;
+}
+
+XLA_FFI_Error* enter(const XLA_FFI_CallFrame* frame, const std::vector<void*>& inputs) {
   if (frame->attrs.size != 1) return error(frame, "a call of hloopt's has the number of an entry");
   const int64_t number = *(const int64_t*)((const XLA_FFI_Scalar*)frame->attrs.attrs[0])->value;
   hloopt::Entry* entry = found(number);
   if (!entry) return error(frame, "hloopt has not compiled this program in this process");
-  const std::vector<void*> inputs = addresses(frame->args.size, frame->args.args);
   const std::vector<void*> results = addresses(frame->rets.size, frame->rets.rets);
   char failure[4096];
   return hloopt::enter(entry, inputs.data(), results.data(), failure, sizeof failure) ? error(frame, failure)
                                                                                      : nullptr;
+}
+
+}  // namespace
+
+extern "C" XLA_FFI_Error* hloopt_native(XLA_FFI_CallFrame* frame) {
+  if (is_asked(frame)) return nullptr;
+  return enter(frame, addresses(frame->args.size, frame->args.args));
+}
+
+// The entry has two inputs more: the stream (null on a CPU, which has none), and the number of the device.
+extern "C" XLA_FFI_Error* hloopt_on_stream(XLA_FFI_CallFrame* frame) {
+  if (is_asked(frame)) return nullptr;
+  std::vector<void*> inputs = addresses(frame->args.size, frame->args.args);
+  XLA_FFI_Stream_Get_Args stream = {XLA_FFI_Stream_Get_Args_STRUCT_SIZE, nullptr, frame->ctx, nullptr};
+  if (XLA_FFI_Error* failed = frame->api->XLA_FFI_Stream_Get(&stream)) {
+    XLA_FFI_Error_Destroy_Args gone = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, failed};
+    frame->api->XLA_FFI_Error_Destroy(&gone);
+    stream.stream = nullptr;
+  }
+  XLA_FFI_DeviceOrdinal_Get_Args device = {XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE, nullptr, frame->ctx, 0};
+  if (XLA_FFI_Error* failed = frame->api->XLA_FFI_DeviceOrdinal_Get(&device)) return failed;
+  inputs.push_back(stream.stream);
+  inputs.push_back((void*)(intptr_t)device.device_ordinal);
+  return enter(frame, inputs);
 }

@@ -6,7 +6,8 @@ lie in the order of its layout, and narrow ones are packed, lowest bits first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Capturing",
     "Device",
+    "Lending",
+    "LentMemory",
     "Pointer",
     "PointerArgument",
     "array_of_bytes",
@@ -91,6 +94,29 @@ class Device(Protocol):
         """Free everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class LentMemory:
+    """``byte_size`` bytes at an address that others own, and what a run does with them.
+
+    The address is one of the device; of a device that has no such memory to share, it is the host's.
+    """
+
+    address: int
+    byte_size: int
+    is_read: bool
+    is_written: bool
+
+
+class Lending(Device, Protocol):
+    """A device whose allocations may lie in memory that others own."""
+
+    def reserve(self, byte_size: int) -> int:
+        """The number of an allocation that lies nowhere until memory is lent for it."""
+
+    def lent(self, memory: Mapping[int, LentMemory], stream: int) -> AbstractContextManager[None]:
+        """Reserved allocations lie there while it is entered, and all work is put into that stream."""
+
+
 @runtime_checkable
 class Capturing(Protocol):
     """A device that can record a sequence of work once and replay it as a whole."""
@@ -106,6 +132,9 @@ class Capturing(Protocol):
 
     def replay(self, graph: int) -> None:
         """Run it: the same functions on the same memory."""
+
+    def forget(self, graph: int) -> None:
+        """Free it."""
 
 
 def bytes_of_array(array: Array, shape: ArrayShape) -> Array:

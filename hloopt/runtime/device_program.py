@@ -49,6 +49,8 @@ __all__ = ["DeviceProgram", "descriptions"]
 
 # From this iteration on, at powers of two, loops of unknown trip count are checked for progress: a download.
 _FIRST_CHECK = 1024
+# Graphs of one row of steps: programs whose memory is lent to them have one for each place that is often used.
+_MOST_GRAPHS = 16
 
 
 def descriptions(plan: Plan) -> dict[str, str]:
@@ -97,11 +99,12 @@ class DeviceProgram(PlannedProgram):
             hasattr(device, name) for name in ("begin_capture", "end_capture", "replay")
         )
         self._numbers: dict[Allocation, int] = {}
+        self._places: tuple[int, ...] = ()
         self._host = Host()
         device.load(source, dict(describe) if describe is not None else descriptions(plan))
         for allocation in plan.allocations:
             if allocation.byte_size:
-                self._numbers[allocation] = device.allocate(allocation.byte_size)
+                self._numbers[allocation] = self._allocated(allocation)
         self._upload_constants()
         self._prepare_libraries()
 
@@ -138,6 +141,9 @@ class DeviceProgram(PlannedProgram):
         self.device.close()
 
     # ---- memory -------------------------------------------------------------------------------------
+
+    def _allocated(self, allocation: Allocation) -> int:
+        return self.device.allocate(allocation.byte_size)
 
     def _upload_constants(self) -> None:
         for allocation, number in self._numbers.items():
@@ -203,16 +209,21 @@ class DeviceProgram(PlannedProgram):
         and libraries.  What runs once is not worth a graph.
         """
         self.launches += segment.kernels
-        if not segment.has_run:
+        graphs, places = segment.graphs, self._places
+        if places not in graphs:
             self._enqueue_all(segment)
-            segment.has_run = True
+            graphs[places] = None
+            if len(graphs) > _MOST_GRAPHS:
+                forgotten = graphs.pop(next(iter(graphs)))
+                if forgotten is not None:
+                    self.device.forget(forgotten)  # type: ignore[attr-defined]
             return
-        device = self.device
-        if segment.graph is None:
+        device, graph = self.device, graphs[places]
+        if graph is None:
             device.begin_capture()  # type: ignore[attr-defined]
             self._enqueue_all(segment)
-            segment.graph = device.end_capture()  # type: ignore[attr-defined]
-        device.replay(segment.graph)  # type: ignore[attr-defined]
+            graph = graphs[places] = device.end_capture()  # type: ignore[attr-defined]
+        device.replay(graph)  # type: ignore[attr-defined]
 
     def _enqueue_all(self, segment: PlanSegment) -> None:
         for step in segment.unrolled():

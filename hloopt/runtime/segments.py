@@ -16,15 +16,14 @@ _LONGEST_LOOP = 1024
 class PlanSegment:
     """Consecutive steps that need nothing from the host; ``kernels`` is how many kernels run in all.
 
-    Loops of known trip count are among them, unrolled.  ``graph`` is the device's, once there is one;
-    ``has_run`` says whether the steps were run before without it.
+    Loops of known trip count are among them, unrolled.  ``graphs`` are the device's, by the addresses of memory
+    that is lent to a run; None where the steps have run there once, without a graph.
     """
 
     def __init__(self, steps: Sequence[PlanStep], kernels: int) -> None:
         self.steps = tuple(steps)
         self.kernels = kernels
-        self.graph: object = None
-        self.has_run = False
+        self.graphs: dict[tuple[int, ...], int | None] = {}
 
     def unrolled(self) -> Iterator[KernelStep]:
         """The kernels in the order in which they run."""

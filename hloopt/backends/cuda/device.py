@@ -15,7 +15,7 @@ from hloopt.codegen.program import KernelProgram, text_of
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.ir import Instruction
 from hloopt.kernels.spec import Dim3
-from hloopt.runtime.device import Pointer, PointerArgument
+from hloopt.runtime.device import LentMemory, Pointer, PointerArgument
 from hloopt.types import Array
 
 __all__ = ["CudaDevice"]
@@ -47,7 +47,8 @@ class CudaDevice:
         self._nvrtc, self._arch = compiler_for(self._cupy, number)
         self._runtime.setDevice(number)
         # Captures need a separate stream; non-blocking, as no other stream's work matters here.
-        self.stream = self._cupy.cuda.Stream(non_blocking=True)
+        self._own = self._current = self._cupy.cuda.Stream(non_blocking=True)
+        self._last = self._own
         self.compiled: Compiled | None = None
         self._libraries = Libraries(self._cupy)
         self._module: Any = None
@@ -60,6 +61,11 @@ class CudaDevice:
         self._captured: list[str] | None = None
         self._pending: dict[str, None] = {}
         self._failed = False
+
+    @property
+    def stream(self) -> Any:
+        """Where work goes: our own stream, or that of ``lent``, in which a capture would catch others' work."""
+        return self._current if self._captured is None else self._own
 
     def load(self, program: KernelProgram | str, describe: dict[str, str]) -> None:
         """Compile a program for this GPU, or take it from the cache, and load it."""
@@ -88,6 +94,33 @@ class CudaDevice:
                 f"GPU {self.number} has no {byte_size:,} bytes left: {free:,} of {total:,} are free"
             ) from error
         return self._numbered(self._allocations, memory)
+
+    def reserve(self, byte_size: int) -> int:
+        """The number of an allocation that lies nowhere until memory is lent for it."""
+        return self._numbered(self._allocations, None)
+
+    @contextmanager
+    def lent(self, memory: Mapping[int, LentMemory], stream: int) -> Iterator[None]:
+        """Reserved allocations lie at addresses of this GPU, and ``stream`` (cudaStream_t) has all work.
+
+        What was put into another stream before is waited for there, as all share our own memory.
+        """
+        cuda = self._cupy.cuda
+        self._runtime.setDevice(self.number)
+        for number, one in memory.items():
+            there = cuda.UnownedMemory(one.address, one.byte_size, self, self.number)
+            self._allocations[number] = cuda.MemoryPointer(there, 0)
+        if stream != self._last.ptr:
+            before, self._last = self._last, cuda.ExternalStream(stream, self.number)
+            with self._failing("waiting for another stream"):
+                self._last.wait_event(before.record())
+        self._current = self._last
+        try:
+            yield
+        finally:
+            self._current = self._own
+            for number in memory:
+                self._allocations[number] = None
 
     def upload(self, target: Pointer, array: Array) -> None:
         """Contiguous bytes of an array to the device; the array may be changed afterwards."""
@@ -211,7 +244,7 @@ class CudaDevice:
         if self._captured is not None:
             raise ValueError("a capture is under way")
         with self._failing("beginning a graph"):
-            self.stream.begin_capture()
+            self._own.begin_capture()
         self._captured = []
 
     def end_capture(self) -> int:
@@ -220,7 +253,7 @@ class CudaDevice:
             raise ValueError("no capture is under way")
         names, self._captured = tuple(dict.fromkeys(self._captured)), None
         with self._failing("making a graph"):
-            graph = self.stream.end_capture()
+            graph = self._own.end_capture()
         return self._numbered(self._graphs, (graph, names))
 
     def abandon_capture(self) -> None:
@@ -228,7 +261,7 @@ class CudaDevice:
         if self._captured is not None:
             self._captured = None
             with suppress(RuntimeError):  # CUDA says once more that the capture was broken
-                self.stream.end_capture()
+                self._own.end_capture()
 
     def replay(self, graph: int) -> None:
         """Run a graph: the same functions on the same memory."""
@@ -238,6 +271,11 @@ class CudaDevice:
             made.launch(stream=self.stream)
         if self.blocking:
             self.synchronize()
+
+    def forget(self, graph: int) -> None:
+        """Free a graph, once it has run."""
+        self.synchronize()
+        del self._graphs[graph]
 
     def record(self) -> Any:
         """An event after everything so far, for ``elapsed``."""
@@ -262,7 +300,7 @@ class CudaDevice:
         self.abandon_capture()
         try:
             if not self._failed:
-                self.stream.synchronize()
+                self._last.synchronize()
             self._libraries.close()
             self._graphs.clear()
             self._functions.clear()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from hloopt.backends.emulator.toolchain import build_program
 from hloopt.codegen.program import KernelProgram, text_of
 from hloopt.errors import DeviceError, EvaluationError
 from hloopt.kernels.spec import Dim3
-from hloopt.runtime.device import Pointer, PointerArgument
+from hloopt.runtime.device import LentMemory, Pointer, PointerArgument
 from hloopt.types import Array
 
 __all__ = ["EmulatorDevice", "Mode"]
@@ -92,6 +94,21 @@ class EmulatorDevice:
         if self._child is not None:
             self._send_allocations(number)
         return number
+
+    def reserve(self, byte_size: int) -> int:
+        """The number of an allocation for what is lent."""
+        return self.allocate(byte_size)
+
+    @contextmanager
+    def lent(self, memory: Mapping[int, LentMemory], stream: int) -> Iterator[None]:
+        """What lies at the host's addresses is copied in, and out again; there are no streams."""
+        for number, one in memory.items():
+            if one.is_read:
+                self.upload(Pointer(number, 0, one.byte_size), _at(one))
+        yield
+        for number, one in memory.items():
+            if one.is_written:
+                _at(one)[:] = self.download(Pointer(number, 0, one.byte_size))
 
     def upload(self, target: Pointer, array: Array) -> None:
         """Contiguous bytes of an array to the device."""
@@ -254,6 +271,11 @@ class EmulatorDevice:
             text = lines[ending.line - 1].strip() if ending.line <= len(lines) else ""
             message += f" (line {ending.line}: {text})"
         return EvaluationError(message)
+
+
+def _at(one: LentMemory) -> Array:
+    memory: Any = ctypes.c_char * one.byte_size
+    return np.ndarray(one.byte_size, np.uint8, memory.from_address(one.address))
 
 
 def _pack_range(command: int | None, pointer: Pointer, value: int = 0) -> bytes:

@@ -1,13 +1,14 @@
-"""Native programs called with the addresses of their inputs and results: no array is made, and none is copied.
+"""Programs called with the addresses of their inputs and results: no array is made, and none is copied.
 
 For callers that have memory of their own, such as other frameworks' runtimes.  Any thread may call, without
-Python's lock; it is taken only for programs that have steps for the NumPy executor.
+Python's lock; it is taken only for native programs that have steps for the NumPy executor, and for functions of
+Python.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from hloopt.errors import EvaluationError, UnsupportedError
 from hloopt.kernels.plan import PlanBuffer
 from hloopt.types import Array
 
-__all__ = ["NativeEntry"]
+__all__ = ["AddressEntry", "NativeEntry", "PythonEntry"]
 
 _INPUT_LIES, _RESULT_LIES, _COPY_INPUT, _COPY_RESULT = range(4)
 _FAILURE: Final = 4096
@@ -65,35 +66,35 @@ class _Entry(ctypes.Structure):
     )
 
 
-class NativeEntry:
-    """A native program, called by address; ``address`` is that of its ``Entry`` (entry.h).
+class AddressEntry:
+    """What is called with addresses; ``address`` is that of its ``Entry`` (entry.h).
 
-    Inputs are row-major arrays in parameter order, results in flat order, an element in whole bytes.  A result
-    may lie in the input that ``input_output_alias`` pairs it with: then neither is copied.  Calls of one entry
-    wait for each other; the program is the entry's alone.
-    Raises ``UnsupportedError`` for parameters and results that have another form in memory.
+    ``bound`` are the fields of each ``Bound``, ``table`` the places that they name.  ``caller``, where given,
+    is called in place of ``run``: it returns None, or what failed.  Calls of one entry wait for each other.
     """
 
-    def __init__(self, program: NativeProgram) -> None:
-        self.program = program
-        self._memory, plan = program._memory, program.plan
-        self._numbers = {id(one): at for at, one in enumerate(plan.allocations)}
-        self._copied = {one.at for one in self._memory._parameters if one.is_copied}
-        self._scratch: list[Array] = []
-        bound = sorted(self._bindings())
-        before = sum(one[0] != _COPY_RESULT for one in bound)
-        self._bound = (_Bound * len(bound))(*(_Bound(*one) for one in bound))
-        self._views = list(self._viewed())
-        self._caller = self._call_python
-        needs_python = bool(called_steps(plan) or loops(plan))
+    def __init__(
+        self,
+        table: ctypes.Array[ctypes.c_void_p],
+        bound: Iterable[tuple[int, int, int, int, int]],
+        *,
+        run: Any = None,
+        host: HostSide | None = None,
+        caller: Callable[[], str | None] | None = None,
+    ) -> None:
+        ordered = sorted(bound)
+        before = sum(one[0] != _COPY_RESULT for one in ordered)
+        self._table = table
+        self._bound = (_Bound * len(ordered))(*(_Bound(*one) for one in ordered))
+        self._caller = caller
         self._entry = _Entry(
-            ctypes.cast(program._run, ctypes.c_void_p),  # type: ignore[arg-type]
-            ctypes.addressof(self._memory.table),
-            HostSide.from_buffer_copy(program._host),
+            None if run is None else ctypes.cast(run, ctypes.c_void_p),
+            ctypes.addressof(table),
+            HostSide() if host is None else HostSide.from_buffer_copy(host),
             ctypes.addressof(self._bound),
             before,
-            len(bound) - before,
-            id(self._caller) if needs_python else None,
+            len(ordered) - before,
+            None if caller is None else id(caller),
             *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _PYTHON),
             id(None),
         )
@@ -115,6 +116,52 @@ class NativeEntry:
         entry = ctypes.c_void_p(self.address)
         if _library().hloopt_enter(entry, *given, failure, ctypes.c_longlong(_FAILURE)):
             raise EvaluationError(failure.value.decode(errors="replace"))
+
+
+class PythonEntry(AddressEntry):
+    """A function of Python, which is called with the addresses of inputs and of results, so many of each."""
+
+    def __init__(
+        self, function: Callable[[list[int], list[int]], None], inputs: int, results: int
+    ) -> None:
+        self._function, self._inputs = function, inputs
+        bound = [(_INPUT_LIES, number, number, 0, 0) for number in range(inputs)]
+        bound += [(_RESULT_LIES, number, inputs + number, 0, 0) for number in range(results)]
+        table = (ctypes.c_void_p * (inputs + results))()
+        super().__init__(table, bound, caller=self._call_python)
+
+    def _call_python(self) -> str | None:
+        addresses = [address or 0 for address in self._table]
+        try:
+            self._function(addresses[: self._inputs], addresses[self._inputs :])
+        except Exception as error:  # noqa: BLE001 - the message is all that the caller can raise
+            return _told(error)
+        return None
+
+
+class NativeEntry(AddressEntry):
+    """A native program, called by address; it is the entry's alone.
+
+    Inputs are row-major arrays in parameter order, results in flat order, an element in whole bytes.  A result
+    may lie in the input that ``input_output_alias`` pairs it with: then neither is copied.
+    Raises ``UnsupportedError`` for parameters and results that have another form in memory.
+    """
+
+    def __init__(self, program: NativeProgram) -> None:
+        self.program = program
+        self._memory, plan = program._memory, program.plan
+        self._numbers = {id(one): at for at, one in enumerate(plan.allocations)}
+        self._copied = {one.at for one in self._memory._parameters if one.is_copied}
+        self._scratch: list[Array] = []
+        needs_python = bool(called_steps(plan) or loops(plan))
+        super().__init__(
+            self._memory.table,
+            self._bindings(),
+            run=program._run,
+            host=program._host,
+            caller=self._call_python if needs_python else None,
+        )
+        self._views = list(self._viewed())
 
     def _bindings(self) -> Iterator[tuple[int, int, int, int, int]]:
         """What becomes of each input and result that has bytes, as fields of ``_Bound``."""
@@ -182,8 +229,12 @@ class NativeEntry:
         try:
             self.program._run_with_calls(placed, None)
         except Exception as error:  # noqa: BLE001 - the message is all that the caller can raise
-            return str(error) or type(error).__name__
+            return _told(error)
         return None
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 @cache

@@ -90,6 +90,7 @@ class FakeCupy:
         self.memory_left = 1 << 40
         self.clock = 0.0
         self.captured: list[Callable[[], None]] | None = None
+        self.streams: list[int] = []  # that copies, kernels and graphs were put into
         self.current: Any = None
         fake = self
 
@@ -107,6 +108,9 @@ class FakeCupy:
             runtime=self.runtime,
             alloc=self._alloc,
             Stream=lambda non_blocking: Stream(self, non_blocking=non_blocking),
+            ExternalStream=lambda ptr, device_id: ExternalStream(self, ptr, device_id),
+            UnownedMemory=UnownedMemory,
+            MemoryPointer=MemoryPointer,
             get_current_stream=lambda: self.current,
             Event=lambda: Event(self),
             get_elapsed_time=lambda start, end: end.time - start.time,
@@ -145,6 +149,8 @@ class FakeCupy:
     def _runtime(self, capability: tuple[int, int], driver: int) -> Any:
         def memcpy(target: int, source: int, size: int, kind: int, stream: int) -> None:
             self.calls.append(("memcpyAsync", size, kind))
+            if self.captured is None:
+                self.streams.append(stream)
             self.work(lambda: ctypes.memmove(target, source, size))
 
         def memset(target: int, value: int, size: int, stream: int) -> None:
@@ -189,6 +195,14 @@ class Stream:
     def __exit__(self, *error: object) -> None:
         self.fake.current = self.before
 
+    def record(self) -> Event:
+        event = Event(self.fake)
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        self.fake.calls.append(("wait_event", event.stream.ptr, self.ptr))
+
     def synchronize(self) -> None:
         assert self.fake.captured is None, "waited while a graph is captured"
         self.fake.calls.append(("synchronize",))
@@ -206,6 +220,37 @@ class Stream:
         return Graph(self.fake, actions)
 
 
+class ExternalStream(Stream):
+    """cupy.cuda.ExternalStream: others work in it, too, so that it may not be captured."""
+
+    def __init__(self, fake: FakeCupy, ptr: int, device_id: int) -> None:
+        super().__init__(fake, non_blocking=True)
+        assert device_id == 0
+        self.ptr = ptr
+
+    def begin_capture(self) -> None:
+        raise AssertionError("others' work would be captured")
+
+
+class UnownedMemory:
+    """cupy.cuda.UnownedMemory."""
+
+    def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1) -> None:
+        assert owner is not None
+        assert device_id == 0
+        self.ptr, self.size = ptr, size
+
+
+class MemoryPointer:
+    """cupy.cuda.MemoryPointer."""
+
+    def __init__(self, mem: UnownedMemory, offset: int) -> None:
+        self.mem, self.ptr = mem, mem.ptr + offset
+
+    def __add__(self, offset: int) -> MemoryPointer:
+        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + offset)
+
+
 class Graph:
     """cupy.cuda.Graph."""
 
@@ -214,6 +259,7 @@ class Graph:
 
     def launch(self, stream: Stream) -> None:
         self.fake.calls.append(("graph", len(self.actions)))
+        self.fake.streams.append(stream.ptr)
         for action in self.actions:
             action()
 
@@ -225,7 +271,7 @@ class Event:
         self.fake, self.time = fake, 0.0
 
     def record(self, stream: Stream) -> None:
-        assert stream.ptr == 7
+        self.stream = stream
         self.time = self.fake.clock
 
     def synchronize(self) -> None:
@@ -260,6 +306,8 @@ class Module:
             for value in args:
                 assert type(value) in (np.uint64, np.int32), "CuPy would pass another size"
             self.fake.calls.append(("launch", name, grid, block, args))
+            if self.fake.captured is None:
+                self.fake.streams.append(stream.ptr)
             if shared_mem:
                 self.fake.calls.append(("shared", name, shared_mem))
             if name in self.fake.kernels:

@@ -1,4 +1,4 @@
-// A native program that is called with the addresses of its inputs and results, from any thread.
+// A program that is called with the addresses of its inputs and results, from any thread.
 #pragma once
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct Bound {
   long long binding, number, place, offset, size;
 };
 
-// Filled in by Python.  `caller` runs a program that calls Python: it returns None, or a text that says what failed.
+// Filled in by Python.  `caller` runs what is, or calls, Python: it returns None, or a text that says what failed.
 struct Entry {
   int (*run)(char* const* places, Host* host);
   char** places;  // of the plan's allocations

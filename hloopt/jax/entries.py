@@ -1,0 +1,90 @@
+"""What XLA calls by its foreign function interface, with the addresses of inputs and results.
+
+A custom call has the number of an entry, which says what that computes: programs that XLA has cached find it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+from weakref import WeakValueDictionary
+
+import jax
+import numpy as np
+
+from hloopt.backends.native.entry import AddressEntry
+from hloopt.backends.native.toolchain import build_library
+from hloopt.ir import Module
+from hloopt.types import AliasEntry
+
+__all__ = ["Handler", "call_entry"]
+
+Handler: TypeAlias = Literal["hloopt_native", "hloopt_on_stream"]
+"""The functions of ``xla_ffi.cpp`` that XLA calls."""
+
+_PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
+
+
+class _Registered:
+    """An entry that XLA's handlers find by its number, until nothing refers to it."""
+
+    def __init__(self, number: int, entry: AddressEntry) -> None:
+        self.number, self.entry = number, entry
+        self._library = _library()
+        self._library.hloopt_register(ctypes.c_int64(number), ctypes.c_void_p(entry.address))
+
+    def __del__(self) -> None:
+        """Make it unknown, where no other has taken its number."""
+        if hasattr(self, "_library") and self.number not in _known:
+            self._library.hloopt_register(ctypes.c_int64(self.number), None)
+
+
+_known: WeakValueDictionary[int, _Registered] = WeakValueDictionary()
+
+
+def call_entry(
+    ctx: Any,
+    operands: Sequence[Any],
+    handler: Handler,
+    platform: str,
+    module: Module,
+    computes: str,
+    make: Callable[[], AddressEntry],
+) -> Sequence[Any]:
+    """The results of a custom call, in what ``ctx`` lowers, of the entry that runs ``module``.
+
+    All calls for which ``computes`` says the same share an entry; ``make`` makes it where there is none.
+    Results take the memory of the operands that ``input_output_alias`` pairs them with.
+    """
+    number = int.from_bytes(hashlib.sha256(computes.encode()).digest()[:8], signed=True)
+    registered = _known.get(number)
+    if registered is None:
+        registered = _known[number] = _Registered(number, make())
+    _make_known(handler, platform)
+    # The number says which entry it is, but does not keep it.
+    ctx.module_context.add_keepalive(registered)
+    aliases: Sequence[AliasEntry] = module.attributes.get("input_output_alias", ())
+    call = jax.ffi.ffi_lowering(
+        handler,
+        operand_output_aliases={
+            one.parameter: one.output_index[0] if one.output_index else 0 for one in aliases
+        },
+    )
+    found: Sequence[Any] = call(ctx, *operands, entry=np.int64(number))
+    return found
+
+
+@cache
+def _make_known(handler: Handler, platform: str) -> None:
+    capsule = jax.ffi.pycapsule(getattr(_library(), handler))
+    jax.ffi.register_ffi_target(handler, capsule, platform=_PLATFORMS[platform])
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    text = (Path(__file__).parent / "xla_ffi.cpp").read_text(encoding="utf-8")
+    return ctypes.CDLL(str(build_library(text, include=(jax.ffi.include_dir(),))))
