@@ -8,7 +8,7 @@ SAMPLE := samples/cartpole_step
 # HLOOPT_XLA_PYTHON, of the environment or of make's arguments, asks XLA itself (tests/oracle, bench).
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate exports spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ tolerance: $(VENV)/.installed-dev  ## would the judge notice?  modules changed w
 
 exports: $(VENV)/.installed-dev  ## every fusion of ten programs of the corpus as a file of each form: imports, checks, NVRTC
 	$(BIN)/python -m tests.exports.measure
+
+layers: $(VENV)/.installed-dev  ## operations that fill a model's time: kernels, bytes and times of our plan beside the least possible
+	$(BIN)/python -m tests.layers.board
 
 spmd: $(VENV)/.installed-dev  ## programs of the corpus for 8 devices on 4 processes: results, and how soon a killed one ends a run
 	$(BIN)/python -m tests.corpus.spmd_board

@@ -7,7 +7,7 @@ a generation of devices take; each says where its numbers are from.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -18,8 +18,9 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import REARRANGING
 from hloopt.targets import Target
+from hloopt.types import ArrayShape
 
-__all__ = ["NOTHING", "UNITS", "Latencies", "Work", "latencies_of", "work_of"]
+__all__ = ["NOTHING", "UNITS", "Latencies", "Work", "issued_ns", "latencies_of", "work_of"]
 
 UNITS: Final = ("fma", "imad", "alu", "either", "f64", "xu", "memory", "control")
 """What executes instructions: f32 multiply-adds; integer multiplies and packed halves; integer and logic; one
@@ -93,6 +94,7 @@ _SUMS: Final = frozenset(
     (opcode, key) for opcode in ("add", "subtract") for key in ("s32", "u32", "s64", "u64")
 )
 _SCHEDULERS: Final = 4
+_WARP: Final = 32
 
 
 def latencies_of(target: Target) -> Latencies:
@@ -210,6 +212,44 @@ def _nearest(name: str) -> str:
     if name in ("c64", "c128"):
         return "f32" if name == "c64" else "f64"
     return "f16" if name.startswith(("f8", "f4", "f6")) else name
+
+
+def issued_ns(ops: Iterable[tuple[Instruction, int]], target: Target) -> float | None:
+    """Nanoseconds that all cores are busy with ops, each so many times, with enough threads for all of them.
+
+    XLA's models count the cycles of one op by itself, from operands to result.  Where thousands of threads wait
+    for each other's results in turn, what counts is how many instructions there are, and the units they need.
+
+    None on a device that is not NVIDIA's, and where an op is none whose instructions are known.
+    """
+    if target.kind != "cuda" or not target.has_threads:
+        return None
+    latencies = latencies_of(target)
+    total = NOTHING
+    for op, times in ops:
+        work = _whole_work(op, latencies)
+        if work is None:
+            return None
+        total = total.after(work, times)
+    warps = 1 / (_WARP * target.cores * _SCHEDULERS)
+    return latencies.issue(total * warps, _SCHEDULERS) / target.clock_ghz
+
+
+def _whole_work(op: Instruction, latencies: Latencies) -> Work | None:
+    """Of all elements of an op; nothing for what only says which element is read."""
+    try:
+        if op.opcode == "reduce":
+            folded = op.operands[0].array.elements
+            each = NOTHING
+            for inner in op.attributes["to_apply"]:
+                if inner.op.is_elementwise:
+                    each = each.after(work_of(inner, latencies))
+            return each * folded
+        if not (op.operands and op.op.is_elementwise and isinstance(op.shape, ArrayShape)):
+            return NOTHING
+        return work_of(op, latencies) * op.shape.elements
+    except KeyError:
+        return None
 
 
 def _amount(shift: Instruction) -> int | None:

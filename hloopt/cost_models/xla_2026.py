@@ -37,6 +37,7 @@ from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.device_times import DeviceTimes
 from hloopt.cost_models.fused_loops import fused_loop_run_time
+from hloopt.cost_models.fused_rows import fused_rows_run_time
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import Usage, UsageAnalysis
@@ -97,6 +98,9 @@ class Xla2026(KeptTimes):
         whole = fused_loop_run_time(instruction, self.target)
         if whole is not None:
             return whole
+        rows = fused_rows_run_time(instruction, self.usage, self._times)
+        if rows is not None:
+            return rows
         if self._has_tiles(instruction):
             answer = self.block_level.run_time(instruction)
             if answer is not None:

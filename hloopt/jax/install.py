@@ -34,9 +34,10 @@ _REFUSED: Final[Mapping[str, str]] = {
     name: reason
     for reason, names in {
         "XLA has fused its modules, and emits its own fusions": (
-            "sort-iota-fusion gemm-fusion triton-softmax-rewriter loop-fusion instruction-fusion fusion-merger"
-            " priority-fusion multi-output-fusion horizontal-loop-fusion horizontal-input-fusion rename-fusions"
-            " copy-fusion fusion-wrapper defuse locked-fusion native-loop-fusion native-row-fusion"
+            "sort-iota-fusion gemm-fusion triton-softmax-rewriter loop-fusion row-fusion instruction-fusion"
+            " fusion-merger priority-fusion multi-output-fusion horizontal-loop-fusion"
+            " horizontal-input-fusion rename-fusions copy-fusion fusion-wrapper defuse locked-fusion"
+            " native-loop-fusion native-row-fusion"
         ),
         "buffers rest on the copies and layouts that XLA has chosen": (
             "copy-insertion layout-assignment layout-normalization views-to-bitcasts bf16-propagation"

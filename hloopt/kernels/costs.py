@@ -9,6 +9,7 @@ from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.executions import Execution, executions
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
+from hloopt.cost_models.fused_rows import WHOLE_ROW, launches_of_rows
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.loop_verdict import LOOP_KERNELS
@@ -173,7 +174,10 @@ def costs_by_place(module: Module, predictor: Predictor) -> KernelCosts:
 
 def _steps(kernel: Instruction) -> int:
     """Launches of one run, as the kernel that the instruction names has them; one for all others."""
-    loop = fused_loop(kernel) if custom_name(kernel) == LOOP_KERNELS["thread"] else None
+    name = custom_name(kernel)
+    if name == WHOLE_ROW:
+        return launches_of_rows(kernel)
+    loop = fused_loop(kernel) if name == LOOP_KERNELS["thread"] else None
     if loop is None:
         return 1
     parallel = parallel_loop(loop.loop)

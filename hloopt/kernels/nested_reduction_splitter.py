@@ -13,7 +13,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.merge import new_parameter
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.kernels.backend_config import read_choice
-from hloopt.kernels.families.row_phases import row_phases
+from hloopt.kernels.families.row_phases import whole_rows
 from hloopt.ops.attributes import OUTPUT_ALIASING
 from hloopt.ops.traits import CONTRACTING
 from hloopt.rewrite import Pass, PassLog
@@ -87,7 +87,7 @@ ENTRY main {
             return []
         if read_choice(fusion) is not None or any(one.control_predecessors for one in body):
             return []
-        if not row_phases.problem(region_of(fusion)):
+        if not whole_rows.problem(region_of(fusion)):
             return []
         return cuts_of(body, self.recomputed)
 

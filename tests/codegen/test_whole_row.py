@@ -128,6 +128,41 @@ RESHAPED = """
 """
 """Rows with their leading dimensions apart and together."""
 
+NORM_GRADIENT = """
+    x: {k}[{r},{n}]
+    dy: {k}[{r},{n}]
+    g: {k}[{n}]
+    c = f32[{r},{n}] convert(x)
+    d = f32[{r},{n}] convert(dy)
+    gc = f32[{n}] convert(g)
+    gb = f32[{r},{n}] broadcast(gc), dimensions={{1}}
+    zero = f32[] constant(0)
+    three = f32[] constant(3)
+    cc = f32[{r},{n}] multiply(c, c)
+    s = f32[{r}] reduce(cc, zero), dimensions={{1}}, to_apply=add_f32
+    one = f32[] constant(1)
+    ones = f32[{r}] broadcast(one), dimensions={{}}
+    sure = f32[{r}] add(s, ones)
+    scale = f32[{r}] rsqrt(sure)
+    wide = f32[{r},{n}] broadcast(scale), dimensions={{0}}
+    y = f32[{r},{n}] multiply(c, wide)
+    yd = f32[{r},{n}] multiply(y, d)
+    dg = f32[{n}] reduce(yd, three), dimensions={{0}}, to_apply=add_f32
+    dgk = {k}[{n}] convert(dg)
+    db = f32[{n}] reduce(d, zero), dimensions={{0}}, to_apply=add_f32
+    low = f32[] constant(-inf)
+    most = f32[{n}] reduce(y, low), dimensions={{0}}, to_apply=maximum_f32
+    e = f32[{r},{n}] multiply(d, gb)
+    ec = f32[{r},{n}] multiply(e, c)
+    t = f32[{r}] reduce(ec, zero), dimensions={{1}}, to_apply=add_f32
+    tb = f32[{r},{n}] broadcast(t), dimensions={{0}}
+    q = f32[{r},{n}] multiply(y, tb)
+    dx = f32[{r},{n}] subtract(e, q)
+    dxk = {k}[{r},{n}] convert(dx)
+    ROOT o = ({k}[{r},{n}], {k}[{n}], f32[{n}], f32[{n}], f32[{r}]) tuple(dxk, dgk, db, most, scale)
+"""
+"""Sums and maxima over the rows, of what waits for the rows' own sums and of what does not, and their casts."""
+
 SIZES = [
     (5, 1),
     (7, 2),
@@ -152,6 +187,30 @@ def test_rows_of_every_size() -> None:
     bodies += [_filled(LAYER_NORM, *size) for size in SIZES[::3]]
     bodies += [_filled(GRADIENT, *size) for size in SIZES[1::3]]
     check_kernel(fusions(bodies), "whole-row")
+
+
+def test_columns() -> None:
+    """Sums over the rows beside the rows' own, with rows after rows in a block, and a last turn not full."""
+    sizes = [(5, 2), (33, 5), (7, 64), (130, 64), (900, 40), (6, 1000), (420, 4100)]
+    bodies = [_filled(NORM_GRADIENT, *size) for size in sizes]
+    bodies += [_filled(NORM_GRADIENT, 9, 96, "bf16"), _filled(NORM_GRADIENT, 40, 40)]
+    check_kernel(fusions(bodies), "whole-row")
+
+
+def test_columns_of_few_blocks() -> None:
+    """However many blocks share the rows, and whatever part of a block has one."""
+    text = fusions([_filled(NORM_GRADIENT, 33, 96), _filled(NORM_GRADIENT, 4, 96)])
+    for blocks, rows, threads, vector in [(1, 1, 96, 1), (3, 4, 8, 4), (20, 2, 64, 2)]:
+        tile = {"blocks": blocks, "rows": rows, "threads": threads, "vector": vector, "keep": 1}
+        check_kernel(text, "whole-row", tile, everywhere=False, fast=False)
+
+
+def test_too_many_columns() -> None:
+    """Accumulators of columns lie in registers: rows that are too long for them are refused."""
+    site = _site(fusions([_filled(NORM_GRADIENT, 8, 33000)]))
+    verdict = find_kernel("whole-row").fits(site)
+    assert not verdict.ok
+    assert verdict.reason.startswith("columns need ")
 
 
 def test_forms() -> None:
@@ -215,7 +274,7 @@ def _site(text: str) -> Site:
             s = f32[64] reduce(d, zero), dimensions={1}, to_apply=add_f32
             sb = f32[64,64] broadcast(s), dimensions={0}
             ROOT r = f32[64,64] subtract(d, sb)""",
-            "c reduces, but not rows of 64 elements",
+            "cb needs more of c than its own place or row",
         ),
         (
             """x: f32[64,40]

@@ -12,38 +12,62 @@ from hloopt.codegen.families.folding import (
     begin,
     everywhere,
     finish,
+    identity,
+    keep,
+    merge,
     reload,
+    shared_tiles,
     take,
     tree,
 )
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.families.sweeping import first_of, guarded, warps_to_shared
+from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below
-from hloopt.kernels.families.row_phases import RowPhases, row_phases
+from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below, eq
+from hloopt.kernels.families.row_phases import RowPhases, whole_rows
 from hloopt.kernels.families.sweeps import WARP
-from hloopt.kernels.families.whole_row import steps_of
+from hloopt.kernels.families.whole_row import COLUMNS, groups_of, steps_of
 
 __all__ = ["EMITTERS"]
 
 
 def _emit(f: FunctionWriter) -> None:
     """Phase by phase: traverse the row, reduce, compute the values that the row has one of."""
-    phases = row_phases(f.region)
+    phases = whole_rows(f.region)
+    if f.launch.function == COLUMNS:
+        _add_up(f, phases)
+        return
     rows, threads = f.tile["rows"], f.tile["threads"]
-    blocks = f.launch.grid[0]
+    groups = groups_of(phases, f.spec.tile)
     e = f.elements
-    row = e.symbol(f.block() * rows + f.thread() // threads, "row", 0, blocks * rows - 1)
+    hint = "group" if phases.columns else "row"
+    group = e.symbol(f.block() * rows + f.thread() // threads, hint, 0, groups - 1)
     lane = e.symbol(f.thread() % threads, "lane", 0, threads - 1)
+    sums = [_declared(f, column, steps_of(phases, f.tile)) for column in phases.columns]
+    turns = -(-phases.rows // groups)
+    with e.counting(0, turns, "turn") as turn:
+        row = e.symbol(turn * groups + group, "row", 0, turns * groups - 1)
+        _one_row(f, phases, row, lane, sums)
+        if turns > 1 and threads > WARP:
+            # Some threads may still read what the next row's reductions overwrite.
+            f.barrier()
+    _leave_columns(f, phases, group, lane, sums)
+
+
+def _one_row(
+    f: FunctionWriter, phases: RowPhases, row: Index, lane: Index, sums: Sequence[Array]
+) -> None:
+    e = f.elements
     inside = row
     if row.high >= phases.rows:
         # Threads past the last row compute it again, and store nothing.
         last = phases.rows - 1
         choice = Select.of(as_expr(row) < phases.rows, row, last)
         inside = e.symbol(choice, "inside", 0, last)
-    writer = _Rows(f, phases, row, inside, lane)
+    writer = _Rows(f, phases, row, inside, lane, sums)
     for instruction in phases.given:
         e.value(instruction, delinearize(inside, instruction.array.dims))
     for number, heroes in enumerate(phases.heroes):
@@ -53,21 +77,86 @@ def _emit(f: FunctionWriter) -> None:
             finish(e, fold, inside)
         for instruction in phases.per_row[number]:
             e.value(instruction, delinearize(inside, instruction.array.dims))
-    if phases.full:
+    if phases.full or phases.columns:
         writer.store_places()
     if phases.single:
         writer.store_rows()
 
 
+def _declared(f: FunctionWriter, column: Instruction, steps: int) -> Array:
+    """Accumulators of a column for each of a thread's places."""
+    e = f.elements
+    reducer = ReducerCode.of(column)
+    kind, slots = reducer.accumulators[0], steps * f.tile["vector"]
+    sums = e.scope.array(e.uses.type(kind), (slots,), f"{column.name}_sums")
+    start = identity(reducer)
+    assert start is not None, "a column's reducer has an identity"
+    with e.counting(0, slots, "slot", unroll=0) as slot:
+        e.scope.set(sums[slot], start)
+    return sums
+
+
+def _leave_columns(
+    f: FunctionWriter, phases: RowPhases, group: Index, lane: Index, sums: Sequence[Array]
+) -> None:
+    """Partial results of the columns, in scratch memory: a row a group of threads."""
+    if not sums:
+        return
+    e = f.elements
+    threads, vector = f.tile["threads"], f.tile["vector"]
+    steps = steps_of(phases, f.tile)
+    with ExitStack() as blocks:
+        step = blocks.enter_context(e.counting(0, steps, "step", unroll=0))
+        at = e.symbol(step * threads + lane, "at", 0, steps * threads - 1)
+        at = blocks.enter_context(guarded(f, at, phases.minor // vector))
+        first = group * phases.minor + at * vector
+        for number, own in enumerate(sums):
+            for place in range(vector):
+                f.store(f.scratch(number), first + place, own[step * vector + place])
+
+
+def _add_up(f: FunctionWriter, phases: RowPhases) -> None:
+    """A warp has 32 neighbouring columns; the warps of a block share their partial results."""
+    e = f.elements
+    groups, minor = groups_of(phases, f.spec.tile), phases.minor
+    warps = f.launch.block[0] // WARP
+    lane = e.symbol(f.thread() % WARP, "lane", 0, WARP - 1)
+    warp = e.symbol(f.thread() // WARP, "warp", 0, warps - 1)
+    column = e.symbol(f.block() * WARP + lane, "column", 0, f.launch.grid[0] * WARP - 1)
+    folds = [begin(e, hero) for hero in phases.columns]
+    with e.counting(warp, groups, "group", warps) as group, guarded(f, column, minor) as at:
+        for number, fold in enumerate(folds):
+            part = f.scratch(number)
+            merge(e, fold, [e.load(part.memory, group * minor + at, part.shape, "part")])
+    tiles = shared_tiles(e, folds, (warps, WARP))
+    for fold, own in zip(folds, tiles, strict=True):
+        keep(e, fold, [tile[warp, lane] for tile in own])
+    f.barrier()
+    with e.when(eq(warp, 0)), guarded(f, column, minor) as at:
+        with e.counting(1, warps, "other") as other:
+            for fold, own in zip(folds, tiles, strict=True):
+                merge(e, fold, [tile[other, lane] for tile in own])
+        for fold in folds:
+            finish(e, fold, at)
+        for number in phases.across:
+            result = f.region.results[number]
+            index = delinearize(at, result.shape.dims)
+            f.store(f.result(number), at, e.value(result.instruction, index, result.leaf))
+
+
 @dataclass
 class _Rows:
-    """Writing the phases: ``row`` is the thread's, ``inside`` the same or the last one there is."""
+    """Writing the phases: ``row`` is the thread's, ``inside`` the same or the last one there is.
+
+    ``sums`` are the accumulators of columns.
+    """
 
     f: FunctionWriter
     phases: RowPhases
     row: Index
     inside: Index
     lane: Index
+    sums: Sequence[Array] = ()
     arrays: dict[Instruction, Array] = field(default_factory=dict)
 
     @property
@@ -115,11 +204,17 @@ class _Rows:
         return whole
 
     def store_places(self) -> None:
-        """The last pass: results with an element a place."""
+        """The last pass: results with an element a place, and columns."""
         f, e = self.f, self.f.elements
         with ExitStack() as blocks:
             blocks.enter_context(e.when(*below(self.row, self.phases.rows)))
-            _, first = blocks.enter_context(self._places(len(self.phases.heroes)))
+            step, first = blocks.enter_context(self._places(len(self.phases.heroes)))
+            for column, sums in zip(self.phases.columns, self.sums, strict=True):
+                reducer, (part,) = ReducerCode.of(column), column.fold_inputs
+                for lane in range(self.vector):
+                    value = e.value(part, delinearize(first + lane, part.array.dims))
+                    slot = sums[step * self.vector + lane]
+                    reducer.assign(e, [slot], reducer.lift(e, [value]))
             values: dict[int, list[Expr]] = {}
             for number in self.phases.full:
                 result = f.region.results[number]
@@ -166,7 +261,7 @@ class _Rows:
         with ExitStack() as blocks:
             # Arrays are registers only where every subscript is a constant.
             step = blocks.enter_context(
-                e.counting(0, steps, "step", unroll=0 if self.arrays else None)
+                e.counting(0, steps, "step", unroll=0 if self.arrays or self.sums else None)
             )
             at = e.symbol(step * threads + self.lane, "at", 0, steps * threads - 1)
             at = blocks.enter_context(guarded(f, at, vectors))

@@ -4,6 +4,9 @@ An instruction that depends on a reduction has a value a row, or an element a pl
 others only what is of the same row or of the same place.  A *phase* goes over a row once: it computes the
 inputs of the reductions that depend on none but earlier ones; the last one computes the results.  An array that
 one phase computes and a later one reads can be kept by the threads, each its own elements.
+
+Sums over the rows, one for each place (*columns*), can be taken along in the last phase, by kernels that give a
+block many rows: ``whole_rows`` has them, ``row_phases`` does not.
 """
 
 from __future__ import annotations
@@ -16,11 +19,16 @@ from hloopt.analysis.reduction import reduction_dims
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernels.families.reductions import folds_alone, passes_on, plain_reducer
+from hloopt.kernels.families.reductions import (
+    accumulator_types,
+    folds_alone,
+    passes_on,
+    plain_reducer,
+)
 from hloopt.kernels.kernel import Recognizer, elemental_problem
 from hloopt.types import ArrayShape
 
-__all__ = ["KeptArray", "RowPhases", "continues_rows", "row_phases"]
+__all__ = ["KeptArray", "RowPhases", "continues_rows", "row_phases", "spread_kind", "whole_rows"]
 
 _FORMS_TRIED = 4
 
@@ -45,6 +53,8 @@ class RowPhases:
     kept          arrays that may be kept
     full          result leaves with an element a place
     single        result leaves with a value a row
+    columns       reductions over the rows, with a value a place
+    across        result leaves computed from these
     """
 
     rows: int
@@ -55,11 +65,13 @@ class RowPhases:
     kept: tuple[KeptArray, ...]
     full: tuple[int, ...]
     single: tuple[int, ...]
+    columns: tuple[Instruction, ...] = ()
+    across: tuple[int, ...] = ()
 
     @property
     def passes(self) -> int:
         """How often the rows are traversed."""
-        return len(self.heroes) + bool(self.full)
+        return len(self.heroes) + bool(self.full or self.columns)
 
     @property
     def kept_bytes(self) -> int:
@@ -90,8 +102,26 @@ def continues_rows(region: Region, before: RowPhases, made: Iterable[Instruction
     return isinstance(_Rows(region, before.rows, before.minor).phases(kinds), RowPhases)
 
 
-@Recognizer
-def row_phases(region: Region) -> RowPhases | str:
+def spread_kind(broadcast: Instruction, kind: str, minor: int) -> str:
+    """The kind of a broadcast of a ``row`` or ``full`` value; empty where it needs other rows or places."""
+    source, shape = broadcast.operands[0].array, broadcast.array
+    where = [
+        dimension
+        for dimension, size in zip(
+            broadcast.attributes.get("dimensions", ()), source.dims, strict=True
+        )
+        if size > 1
+    ]
+    wide = [dimension for dimension, size in enumerate(shape.dims) if size > 1]
+    if where != wide[: len(where)]:
+        return ""
+    if shape.elements == source.elements:
+        return kind
+    spread = shape.elements == source.elements * minor
+    return "full" if kind == "row" and spread else ""
+
+
+def _phases_of(region: Region, *, columns: bool) -> RowPhases | str:
     """The phases of a region, or why it is not a sequence of phases over rows."""
     reduces = [inner for inner in region.body if inner.opcode == "reduce"]
     if not reduces:
@@ -109,11 +139,23 @@ def row_phases(region: Region) -> RowPhases | str:
             forms.append(form.dims[1:])
     problem = "no reduction is over rows"
     for rows, minor in list(dict.fromkeys(forms))[:_FORMS_TRIED]:
-        found = _Rows(region, rows, minor).phases()
+        found = _Rows(region, rows, minor, columns).phases()
         if isinstance(found, RowPhases):
             return found
         problem = found
     return problem
+
+
+@Recognizer
+def row_phases(region: Region) -> RowPhases | str:
+    """The phases of a region without columns."""
+    return _phases_of(region, columns=False)
+
+
+@Recognizer
+def whole_rows(region: Region) -> RowPhases | str:
+    """The phases of a region, those with columns, too."""
+    return _phases_of(region, columns=True)
 
 
 @dataclass
@@ -123,12 +165,14 @@ class _Rows:
     region: Region
     rows: int
     minor: int
+    takes_columns: bool = False
 
     def phases(self, known: Mapping[Instruction, str] = MappingProxyType({})) -> RowPhases | str:
         """The phases, or why there are none; ``known`` are inputs that an earlier phase makes, by kind."""
         kinds = dict(known)
         levels = dict.fromkeys(known, 1)
         heroes: list[list[Instruction]] = [[]] if known else []
+        columns: list[Instruction] = []
         for inner in self.region.body:
             above = [part for part in inner.operands if part in kinds]
             level = max((levels[part] for part in above), default=0)
@@ -142,6 +186,10 @@ class _Rows:
                 heroes[level].append(inner)
                 kinds[inner], levels[inner] = "row", level + 1
                 continue
+            if self.takes_columns and self._is_column(inner, kinds):
+                columns.append(inner)
+                kinds[inner], levels[inner] = "column", level
+                continue
             if inner.opcode == "reduce" and not folds_alone(inner):
                 return f"{inner.name} reduces, but not rows of {self.minor} elements"
             if above:
@@ -152,7 +200,7 @@ class _Rows:
         problem = self._results_problem(kinds)
         if problem:
             return problem
-        return self._assemble(kinds, levels, heroes)
+        return self._assemble(kinds, levels, heroes, columns)
 
     def _is_hero(self, inner: Instruction, kinds: Mapping[Instruction, str]) -> bool:
         if inner.opcode != "reduce":
@@ -164,41 +212,37 @@ class _Rows:
             part in kinds for part in inner.fold_inits
         )
 
+    def _is_column(self, inner: Instruction, kinds: Mapping[Instruction, str]) -> bool:
+        """Whether threads can each fold their own places: in any order, from an identity on."""
+        if inner.opcode != "reduce" or not plain_reducer(inner):
+            return False
+        form = reduction_dims(inner)
+        if form is None or form.is_row or form.dims != (1, self.rows, self.minor):
+            return False
+        if accumulator_types(inner)[0].is_complex:
+            return False
+        return all(kinds.get(part, "full") == "full" for part in inner.fold_inputs) and not any(
+            part in kinds for part in inner.fold_inits
+        )
+
     def _kind(self, inner: Instruction, kinds: Mapping[Instruction, str]) -> str:
         """``row`` or ``full`` for what depends on a hero; empty where it needs other places."""
         if inner.opcode == "broadcast":
-            return self._broadcast_kind(inner, kinds[inner.operands[0]])
+            return spread_kind(inner, kinds[inner.operands[0]], self.minor)
         passed = set(passes_on(inner))
         found = {kinds[part] for part in inner.operands if part in kinds}
         if len(found) != 1 or any(part in kinds and part not in passed for part in inner.operands):
             return ""
         return found.pop()
 
-    def _broadcast_kind(self, broadcast: Instruction, kind: str) -> str:
-        source, shape = broadcast.operands[0].array, broadcast.array
-        where = [
-            dimension
-            for dimension, size in zip(
-                broadcast.attributes.get("dimensions", ()), source.dims, strict=True
-            )
-            if size > 1
-        ]
-        wide = [dimension for dimension, size in enumerate(shape.dims) if size > 1]
-        if where != wide[: len(where)]:
-            return ""
-        if shape.elements == source.elements:
-            return kind
-        spread = shape.elements == source.elements * self.minor
-        return "full" if kind == "row" and spread else ""
-
     def _results_problem(self, kinds: Mapping[Instruction, str]) -> str:
-        sizes = {"row": self.rows, "full": self.rows * self.minor}
+        sizes = {"row": self.rows, "full": self.rows * self.minor, "column": self.minor}
         for number, result in enumerate(self.region.results):
             elements = result.shape.elements
             kind = kinds.get(result.instruction)
             if kind is not None and elements != sizes[kind]:
                 return f"result {number} has {elements} elements"
-            if elements not in sizes.values():
+            if kind is None and elements not in (sizes["row"], sizes["full"]):
                 return (
                     f"result {number} has {elements} elements, neither {self.rows} rows' nor "
                     f"{self.minor} elements of each"
@@ -210,6 +254,7 @@ class _Rows:
         kinds: Mapping[Instruction, str],
         levels: Mapping[Instruction, int],
         heroes: list[list[Instruction]],
+        columns: list[Instruction],
     ) -> RowPhases:
         results = self.region.results
         full = tuple(
@@ -217,7 +262,10 @@ class _Rows:
             for number, result in enumerate(results)
             if kinds.get(result.instruction, self._size_kind(result.shape)) == "full"
         )
-        single = tuple(number for number in range(len(results)) if number not in full)
+        across = tuple(
+            number for number, one in enumerate(results) if kinds.get(one.instruction) == "column"
+        )
+        single = tuple(at for at in range(len(results)) if at not in full and at not in across)
         per_row: list[list[Instruction]] = [[] for _ in heroes]
         for inner in self.region.body:
             if inner.opcode == "broadcast" and kinds.get(inner) == "full":
@@ -225,7 +273,8 @@ class _Rows:
                 if kinds[source] == "row" and source not in per_row[levels[source] - 1]:
                     per_row[levels[source] - 1].append(source)
         sinks = [[part for hero in phase for part in hero.fold_inputs] for phase in heroes]
-        sinks.append([results[number].instruction for number in full])
+        summed = [part for column in columns for part in column.fold_inputs]
+        sinks.append([*summed, *(results[number].instruction for number in full)])
         return RowPhases(
             self.rows,
             self.minor,
@@ -235,6 +284,8 @@ class _Rows:
             tuple(_kept(self.region, sinks, self.rows * self.minor)),
             full,
             single,
+            tuple(columns),
+            across,
         )
 
     def _given(self, kinds: Mapping[Instruction, str]) -> Iterator[Instruction]:
@@ -243,7 +294,7 @@ class _Rows:
             if inner.opcode == "broadcast" and inner not in kinds:
                 source = inner.operands[0]
                 is_new = source not in found and source.opcode != "constant"
-                if is_new and self._broadcast_kind(inner, "row") == "full":
+                if is_new and spread_kind(inner, "row", self.minor) == "full":
                     found.add(source)
                     yield source
 

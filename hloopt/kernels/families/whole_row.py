@@ -2,6 +2,10 @@
 
 One block, one warp or a part of a warp has a row.  It reduces, broadcasts what it found, and traverses the row
 again, with what it has computed before in registers where they suffice.
+
+Where there are sums over the rows, too, as in the gradients of norms, a block has many rows, one after the
+other.  Its threads add up the places that they have of each, and leave partial results in scratch memory; a
+second launch adds these.
 """
 
 from __future__ import annotations
@@ -11,11 +15,22 @@ from types import MappingProxyType
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import accumulator_types, operands_of, plain_reducer
-from hloopt.kernels.families.row_phases import RowPhases, row_phases
+from hloopt.kernels.families.row_phases import RowPhases, whole_rows
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict
-from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
+from hloopt.kernels.spec import (
+    Argument,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+    Tile,
+    written,
+)
 
-__all__ = ["KERNELS", "steps_of"]
+__all__ = ["COLUMNS", "KERNELS", "groups_of", "steps_of"]
+
+COLUMNS = "_columns"
+"""The launch that adds up what blocks have of the columns."""
 
 _BLOCK = 256
 _MOST_THREADS = 1024
@@ -25,6 +40,8 @@ _RESERVED = 32
 """Registers a thread has beside those in which it keeps elements."""
 
 _UNROLLED = 32
+_RESIDENT = 768
+"""Threads that a core has at once, where blocks go on to further rows: more leave more partial results."""
 
 
 def steps_of(phases: RowPhases, tile: Tile) -> int:
@@ -32,11 +49,18 @@ def steps_of(phases: RowPhases, tile: Tile) -> int:
     return -(-phases.minor // (tile["threads"] * tile["vector"]))
 
 
+def groups_of(phases: RowPhases, tile: Tile) -> int:
+    """How many rows are computed at once: others follow where there are columns."""
+    if not phases.columns:
+        return -(-phases.rows // tile["rows"]) * tile["rows"]
+    return tile["blocks"] * tile["rows"]
+
+
 def _fits(site: Site) -> Verdict:
-    problem = row_phases.problem(site.region)
+    problem = whole_rows.problem(site.region)
     if problem:
         return NO(problem)
-    phases = row_phases(site.region)
+    phases = whole_rows(site.region)
     problem = _problem(site, phases, _tile(site))
     if problem:
         return NO(problem)
@@ -44,7 +68,7 @@ def _fits(site: Site) -> Verdict:
 
 
 def _wanted(site: Site) -> Verdict:
-    phases = row_phases(site.region)
+    phases = whole_rows(site.region)
     heroes = sum(len(phase) for phase in phases.heroes)
     needs = len(phases.heroes) > 1 or any(phases.per_row)
     if not needs:
@@ -54,7 +78,7 @@ def _wanted(site: Site) -> Verdict:
 
 
 def _tile(site: Site) -> Tile:
-    phases = row_phases(site.region)
+    phases = whole_rows(site.region)
     rows, minor = phases.rows, phases.minor
     vector = _vector(site, phases)
     vectors = minor // vector
@@ -69,6 +93,9 @@ def _tile(site: Site) -> Tile:
         several = max(several // 2, WARP_SIZE // threads, 1)
     several = max(1, -(-several * threads // WARP_SIZE) * WARP_SIZE // threads)
     tile = {"rows": several, "threads": threads, "vector": vector, "keep": 1}
+    if phases.columns:
+        at_once = site.target.cores * max(1, _RESIDENT // (several * threads))
+        tile["blocks"] = max(1, min(-(-rows // several), at_once))
     tile["keep"] = int(_keeps(phases, tile))
     return MappingProxyType(tile)
 
@@ -91,14 +118,26 @@ def _vector(site: Site, phases: RowPhases) -> int:
 def _keeps(phases: RowPhases, tile: Tile) -> bool:
     """Whether what later phases read again fits in registers."""
     per_thread = steps_of(phases, tile) * tile["vector"]
-    words = per_thread * phases.kept_bytes // 4
+    words = per_thread * (phases.kept_bytes + _column_bytes(phases)) // 4
     block = tile["rows"] * tile["threads"]
     room = min(255, _REGISTERS // block) - _RESERVED
     return bool(phases.kept) and words <= room and per_thread <= _UNROLLED
 
 
+def _column_bytes(phases: RowPhases) -> int:
+    """Bytes of accumulators that a thread has for each of its places."""
+    kinds = (accumulator_types(column)[0] for column in phases.columns)
+    return sum(max(4, kind.bits // 8) for kind in kinds)
+
+
 def _problem(site: Site, phases: RowPhases, tile: Tile) -> str:
-    blocks = -(-phases.rows // tile["rows"])
+    blocks = groups_of(phases, tile) // tile["rows"]
+    if phases.columns:
+        per_thread = steps_of(phases, tile) * tile["vector"]
+        words = per_thread * _column_bytes(phases) // 4
+        room = min(255, _REGISTERS // (tile["rows"] * tile["threads"])) - _RESERVED
+        if per_thread > _UNROLLED or words > room:
+            return f"columns need {words} registers of a thread; it has room for {room}"
     limit = site.target.grid_limit[0]
     if blocks > limit:
         return f"{blocks} blocks; the device's grid has {limit} at most"
@@ -115,7 +154,7 @@ def _problem(site: Site, phases: RowPhases, tile: Tile) -> str:
 
 
 def _checked(site: Site, tile: Tile) -> RowPhases:
-    phases = row_phases(site.region)
+    phases = whole_rows(site.region)
     rows, threads, vector, keep = (tile[key] for key in ("rows", "threads", "vector", "keep"))
     block = rows * threads
     problem = ""
@@ -130,6 +169,8 @@ def _checked(site: Site, tile: Tile) -> RowPhases:
     elif keep and steps_of(phases, tile) * vector > _UNROLLED:
         kept = steps_of(phases, tile) * vector
         problem = f"keep=1 of {kept} elements a thread; at most {_UNROLLED}"
+    elif phases.columns and tile.get("blocks", 0) < 1:
+        problem = "blocks must be at least 1: rows are added up"
     problem = problem or _problem(site, phases, tile)
     if problem:
         raise UsageError(f"whole-row: {problem}")
@@ -139,23 +180,44 @@ def _checked(site: Site, tile: Tile) -> RowPhases:
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     phases = _checked(site, tile)
     region = site.region
-    results = range(len(region.results))
+    own = [*phases.full, *phases.single]
+    groups = groups_of(phases, tile)
+    kinds = [accumulator_types(column)[0] for column in phases.columns]
+    scratch = tuple(ScratchBuffer(kind.name, groups * phases.minor) for kind in kinds)
+    places = [LeafPlace("scratch", number) for number, _ in enumerate(scratch)]
+    summed = [part for column in phases.columns for part in column.fold_inputs]
+    starts = [*(region.results[number].instruction for number in own), *summed]
     launch = Launch.linear(
         "",
-        -(-phases.rows // tile["rows"]),
+        groups // tile["rows"],
         tile["rows"] * tile["threads"],
         (
-            *operands_of(region, [region.results[number].instruction for number in results]),
-            *written(results),
+            *operands_of(region, starts),
+            *written(own),
+            *(Argument(place, "out") for place in places),
         ),
     )
-    return KernelSpec("whole-row", tile, (launch,))
+    if not phases.columns:
+        return KernelSpec("whole-row", tile, (launch,))
+    inits = [init for column in phases.columns for init in column.fold_inits]
+    roots = [region.results[number].instruction for number in phases.across]
+    second = Launch.linear(
+        COLUMNS,
+        -(-phases.minor // WARP_SIZE),
+        _BLOCK,
+        (
+            *(Argument(place, "in") for place in places),
+            *operands_of(region, [*inits, *roots], phases.columns),
+            *written(phases.across),
+        ),
+    )
+    return KernelSpec("whole-row", tile, (launch, second), scratch)
 
 
 def _efficiency(site: Site, spec: KernelSpec) -> Efficiency:
     if spec.tile["keep"]:
         return Efficiency()
-    passes = row_phases(site.region).passes
+    passes = whole_rows(site.region).passes
     return Efficiency(repeats=passes, reason=f"rows are read again in each of {passes} passes")
 
 

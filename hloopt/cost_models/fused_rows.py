@@ -1,0 +1,142 @@
+"""How long a fusion takes that goes over whole rows, as the kernel ``whole-row`` does.
+
+A block has rows: it reads each operand once, computes each op of the body once an element, and writes the
+results.  What later passes over a row need again stays in registers, where a block has room for the row;
+longer rows are read, and what is not kept is computed, again for each pass.  XLA's model of Triton kernels
+counts reads and writes the same way (``block_level``); arithmetic is that of the code which we write
+(``instructions.issued_ns``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Final
+
+from hloopt.analysis.backend_config import custom_name
+from hloopt.analysis.reduction import WARP_SIZE, reduction_dims
+from hloopt.cost_models.device_times import LAUNCH_NS, DeviceTimes
+from hloopt.cost_models.instructions import issued_ns
+from hloopt.cost_models.model import RunTime
+from hloopt.cost_models.usage import UsageAnalysis
+from hloopt.ir import Computation, Instruction
+from hloopt.types import ArrayShape, leaves
+
+__all__ = ["WHOLE_ROW", "fused_rows_run_time", "launches_of_rows", "rows_run_time"]
+
+WHOLE_ROW: Final = "whole-row"
+"""The name of the kernel, in the configuration of such a fusion."""
+
+_MOST_THREADS: Final = 1024
+_ELEMENTS: Final = 16
+"""Of a row, which a thread has: as the kernel's own tile."""
+_BLOCKS_A_CORE: Final = 3
+"""Which go from row to row, where columns are added up."""
+_KEPT: Final = 32
+"""Elements of a row that a thread keeps at most."""
+
+
+def fused_rows_run_time(
+    fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes
+) -> RunTime | None:
+    """As ``CostModel.run_time`` has it; None for every other instruction."""
+    if fusion.opcode != "fusion" or custom_name(fusion) != WHOLE_ROW:
+        return None
+    return rows_run_time(fusion, usage, times)
+
+
+def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes) -> RunTime | None:
+    """The time of a fusion as such a kernel, whatever its configuration says; None where no row is reduced."""
+    body = fusion.attributes["calls"]
+    rows, minor = _rows_of(body)
+    if not minor:
+        return None
+    threads = min(_MOST_THREADS, -(-minor // (_ELEMENTS * WARP_SIZE)) * WARP_SIZE)
+    blocks = max(1, rows // max(1, 256 // threads))
+    phases = _phases(body, rows * minor)
+    passes = len(set().union(*phases.values()))
+    again = 0 if minor <= _KEPT * _MOST_THREADS else passes - 1
+    read = total = 0.0
+    for operand in dict.fromkeys(fusion.operands):
+        size = operand.shape.byte_size
+        dims = operand.array.dims if isinstance(operand.shape, ArrayShape) else ()
+        elements = prod(dims)
+        wanted = size
+        if 1 < elements < rows * minor and elements != rows:
+            # One for each place of a row: the blocks read it again and again.
+            wanted = rows * minor * size // elements
+        elif elements == rows * minor:
+            wanted = size * (1 + again)
+        total += wanted
+        read += times.read(operand.shape, wanted, blocks, coalesced=True)
+    written = sum(leaf.byte_size for leaf in leaves(fusion.shape))
+    write = times.write(written)
+    partial = (
+        4 * minor * _columns(body, rows, minor) * min(blocks, _BLOCKS_A_CORE * times.target.cores)
+    )
+    if partial:
+        # Written by the blocks, and read by a second launch.
+        write += 2 * times.write(partial) + LAUNCH_NS
+        total, written = total + partial, written + partial
+    often = [(op, len(phases.get(op, "1")) if again else 1) for op in body]
+    flops = sum(usage.op(op).flops * count for op, count in often)
+    issued = issued_ns(often, times.target)
+    compute = times.compute(flops, blocks, max(threads, 256)) if issued is None else issued
+    return RunTime(
+        flops,
+        int(total),
+        written,
+        read,
+        write,
+        compute,
+        times.together(compute, read + write),
+        blocks,
+        max(threads, 256),
+    )
+
+
+def launches_of_rows(fusion: Instruction) -> int:
+    """How many launches such a fusion has: a second one adds up columns."""
+    body = fusion.attributes["calls"]
+    rows, minor = _rows_of(body)
+    return 2 if minor and _columns(body, rows, minor) else 1
+
+
+def _rows_of(body: Iterable[Instruction]) -> tuple[int, int]:
+    for inner in body:
+        if inner.opcode == "reduce":
+            form = reduction_dims(inner)
+            if form is not None and form.is_row and form.dims[0] == 1:
+                return form.dims[1:]
+    return 0, 0
+
+
+def _columns(body: Computation, rows: int, minor: int) -> int:
+    """Sums over the rows, with a value a place."""
+    found = 0
+    for inner in body:
+        if inner.opcode == "reduce" and isinstance(inner.shape, ArrayShape):
+            form = reduction_dims(inner)
+            found += form is not None and not form.is_row and form.dims == (1, rows, minor)
+    return found
+
+
+def _phases(body: Computation, full: int) -> dict[Instruction, set[int]]:
+    """The passes over a row in which an op with an element a place is needed: for reductions, for results."""
+    levels: dict[Instruction, int] = {}
+    for inner in body:
+        above = max((levels[operand] for operand in inner.operands), default=0)
+        levels[inner] = above + (inner.opcode == "reduce")
+    last = max(levels.values(), default=0)
+    found: dict[Instruction, set[int]] = {}
+    for inner in reversed(list(body)):
+        if not isinstance(inner.shape, ArrayShape) or inner.shape.elements != full:
+            continue
+        own = found.setdefault(inner, set())
+        for user in inner.users:
+            if user.opcode == "reduce":
+                own.add(levels[user] - 1)
+            own |= found.get(user, set())
+        if inner.is_root or any(user is body.root for user in inner.users):
+            own.add(last)
+    return found

@@ -1,0 +1,271 @@
+"""Softmax, norms and their gradients as one kernel each, from plain reductions and elementwise ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from hloopt.analysis.backend_config import written_name
+from hloopt.analysis.region import region_of
+from hloopt.cost_models.device_times import PARALLELISM
+from hloopt.cost_models.fused_rows import WHOLE_ROW
+from hloopt.cost_models.instructions import issued_ns
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.dataclass import dataclass
+from hloopt.fusion.apply import restore_order
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.history import FusionPlan
+from hloopt.fusion.merge import new_parameter
+from hloopt.fusion.multi_output_fusion import MultiOutputFusion
+from hloopt.fusion.priority_fusion import PriorityFusion
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
+from hloopt.fusion.strategies import fusible_computations
+from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.kernels import is_kernel
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.registry import find_kernel
+from hloopt.kernels.row_clusters import RowCluster, row_clusters
+from hloopt.rewrite.pass_ import PassLog
+from hloopt.targets import Target, find_target, names
+from hloopt.targets.target import HOST
+
+__all__ = ["RowFusion"]
+
+_NAME: Final = "row_fusion"
+
+
+@dataclass(frozen=True)
+class RowFusion(FusionPass):
+    """Make one kernel of reductions of the same rows and of what is elementwise around them.
+
+        m = max(x); e = exp(x - m); s = sum(e); y = e / s    =>    y = fusion(x), the kernel whole-row
+
+    XLA ends a kernel at each reduction, or takes one diamond of a value and its reduction to Triton.  Here a
+    cluster grows from the reductions over all that has an element a place of the row or a value a row: several
+    reductions one after the other or beside each other, residuals, scales, casts, gradients.  What others read,
+    too, becomes a further result of the kernel, or stays where it is, if computing it from what they read
+    moves fewer bytes.  It is compared with what priority-fusion and multi-output-fusion make of the cluster.
+
+    cost_model  the model that predicts kernel times
+    target      the device; one without blocks and threads is left alone, and so is ``host``, for which
+                native-row-fusion joins rows
+    always      whether what fits is fused whatever the cost model says
+    fuel        the most fusions to make in a module, negative for no limit
+    """
+
+    asks_advice: ClassVar[bool] = True
+    example: ClassVar[str] = """HloModule example
+
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b)
+}
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = f32[128,1024] parameter(0)
+  least = f32[] constant(-inf)
+  m = f32[128] reduce(x, least), dimensions={1}, to_apply=max
+  mb = f32[128,1024] broadcast(m), dimensions={0}
+  d = f32[128,1024] subtract(x, mb)
+  e = f32[128,1024] exponential(d)
+  zero = f32[] constant(0)
+  s = f32[128] reduce(e, zero), dimensions={1}, to_apply=add
+  sb = f32[128,1024] broadcast(s), dimensions={0}
+  ROOT y = f32[128,1024] divide(e, sb)
+}
+"""
+
+    cost_model: str = DEFAULT
+    target: str = "h200"
+    always: bool = False
+    fuel: int = -1
+
+    def fuse(
+        self, module: Module, log: PassLog | None = None, device: Target | None = None
+    ) -> FusionPlan:
+        """Fuse in place; return what was fused, and what was refused and why.
+
+        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
+        """
+        target = device or find_target(self.target)
+        recorder = FusionRecorder(self, module, log, self.fuel)
+        recorder.plan.target = target.name
+        if target is HOST:
+            return recorder.close()  # native-row-fusion has other bounds
+        if not target.has_threads:
+            recorder.log.note(f"{target.name} has no blocks and threads: rows stay as they are")
+            return recorder.close()
+        model = recorder.model(self.cost_model, target)
+        rewriter = _Rewriter(self, model, recorder)
+        for computation in fusible_computations(module):
+            made = [rewriter.visit(cluster) for cluster in list(row_clusters(computation))]
+            if any(made):
+                restore_order(computation)
+        return recorder.close()
+
+
+@dataclass(frozen=True)
+class _Rewriter:
+    options: RowFusion
+    model: CostModel
+    recorder: FusionRecorder
+
+    def visit(self, cluster: RowCluster) -> bool:
+        """Decide about one cluster, and fuse it; whether it was."""
+        first, last = cluster.heroes[0], cluster.last
+        if not (spent := self.recorder.allows()):
+            self.recorder.refused(first, last, spent)
+            return False
+        decision, comparison = self._decide(cluster)
+        if not decision and cluster.columns and (rows := cluster.without_columns()).heroes:
+            cluster = rows
+            decision, comparison = self._decide(cluster)
+        if not decision:
+            self.recorder.refused(first, last, decision)
+            return False
+        self._fuse(cluster, comparison)
+        return True
+
+    def _decide(self, cluster: RowCluster) -> tuple[Decision, Comparison | None]:
+        """Whether the kernel takes the cluster, what the user wants, and which takes longer."""
+        advised = self.recorder.advice.decide(cluster.heroes[0], cluster.last)
+        if not advised:
+            return advised, None
+        whole = _whole(_apart(cluster), cluster)
+        kernel = find_kernel(WHOLE_ROW)
+        fits = kernel.fits(Site(region_of(whole), self.model.target, Limits()))
+        if not fits:
+            return forbid("rows-unfit", words=fits.reason), None
+        launch = self.model.launch_ns
+        fused = self._rows_time(whole) + launch
+        comparison = Comparison(self._unfused(cluster) / 1000, fused / 1000)
+        if not (advised.wanted or self.options.always) and comparison.gain_us < 0:
+            return forbid("rows-slower", comparison=comparison), comparison
+        return advised, comparison
+
+    def _rows_time(self, whole: Instruction) -> float:
+        """Nanoseconds of the kernel."""
+        edit.set_attribute(whole, "backend_config", written_name(whole, WHOLE_ROW))
+        return find_model(self.model.name)(self.model.target).run_time(whole).exec_ns
+
+    def _unfused(self, cluster: RowCluster) -> float:
+        """Nanoseconds of what becomes of the cluster otherwise."""
+        apart, target = _apart(cluster), self.model.target
+        PriorityFusion(cost_model=self.model.name).fuse(apart, device=target)
+        if target.name in names():
+            MultiOutputFusion(cost_model=self.model.name, target=target.name).fuse(apart)
+        model = find_model(self.model.name)(target)
+        kernels = [one for one in apart.entry if is_kernel(one)]
+        return sum(_own_ns(model, one) + model.launch_ns for one in kernels)
+
+    def _fuse(self, cluster: RowCluster, comparison: Comparison | None) -> None:
+        module = cluster.last.home.module
+        assert module is not None, "of a module"
+        body = edit.add_computation(module, _body(cluster))
+        last = cluster.last
+        attributes = {"kind": "kCustom", "calls": body}
+        operands = _operands(cluster)
+        fusion = Instruction(_NAME, "fusion", body.root.shape, operands, attributes, last.metadata)
+        fusion.offset = last.offset
+        fusion = edit.insert_before(last, fusion)
+        edit.set_attribute(fusion, "backend_config", written_name(fusion, WHOLE_ROW))
+        _hand_over(cluster, fusion)
+        self._record(cluster, fusion, comparison)
+        for one in (*reversed(cluster.members), *reversed(cluster.absorbed)):
+            if one.computation is not None and not one.users and not one.is_root:
+                edit.remove(one)
+
+    def _record(
+        self, cluster: RowCluster, fusion: Instruction, comparison: Comparison | None
+    ) -> None:
+        last, count = cluster.last, 1
+        for one in reversed((*cluster.absorbed, *cluster.members)):
+            if one is not last:
+                self.recorder.fused(
+                    one,
+                    (last.name, last.opcode),
+                    fusion,
+                    duplicated=one in cluster.absorbed and len(one.users) > 1,
+                    comparison=comparison,
+                    count=count,
+                )
+                count = 0
+
+
+def _own_ns(model: CostModel, kernel: Instruction) -> float:
+    """Nanoseconds of a kernel that we write: what whole rows are compared with counts arithmetic alike."""
+    found = model.run_time(kernel)
+    inside = kernel.calls if kernel.opcode == "fusion" else (kernel,)
+    issued = issued_ns(((one, 1) for one in inside), model.target)
+    if issued is None:
+        return found.exec_ns
+    moving = found.read_ns + found.write_ns
+    return issued + moving - PARALLELISM * min(issued, moving)
+
+
+def _operands(cluster: RowCluster) -> tuple[Instruction, ...]:
+    """What the kernel reads, in the order of its parameters."""
+    inside = {*cluster.absorbed, *cluster.members}
+    read = (part for one in (*cluster.absorbed, *cluster.members) for part in one.operands)
+    return tuple(dict.fromkeys(part for part in read if part not in inside))
+
+
+def _body(
+    cluster: RowCluster, region: Callable[[Computation], Computation] = lambda called: called
+) -> Computation:
+    """A computation of a cluster in no module yet, which calls ``region`` of what the cluster calls."""
+    body = Computation(f"{_NAME}_computation")
+    copies = {
+        operand: edit.append(body, new_parameter(number, operand))
+        for number, operand in enumerate(_operands(cluster))
+    }
+    for one in (*cluster.absorbed, *cluster.members):
+        attributes = {
+            key: region(value) if isinstance(value, Computation) else value
+            for key, value in one.attributes.items()
+        }
+        parts = tuple(copies[part] for part in one.operands)
+        copy = Instruction(
+            one.name, one.opcode, one.shape, parts, attributes, one.metadata, one.offset
+        )
+        copies[one] = edit.append(body, copy)
+    results = tuple(copies[one] for one in cluster.results)
+    body.root = results[0] if len(results) == 1 else build.make(body, "tuple", results)
+    return body
+
+
+def _apart(cluster: RowCluster) -> Module:
+    """A module that computes the cluster of parameters."""
+    apart = Module("rows", cluster.last.home.module.source if cluster.last.home.module else None)
+    regions = {
+        called: edit.add_computation(apart, build.clone_computation(called))
+        for one in cluster.members
+        for called in walk.called_computations(one)
+    }
+    apart.entry = edit.add_computation(apart, _body(cluster, regions.__getitem__))
+    return apart
+
+
+def _whole(apart: Module, cluster: RowCluster) -> Instruction:
+    """A fusion, in no module, of all that a module computes."""
+    body = apart.entry
+    attributes = {"kind": "kCustom", "calls": body}
+    return Instruction(_NAME, "fusion", body.root.shape, _operands(cluster), attributes)
+
+
+def _hand_over(cluster: RowCluster, fusion: Instruction) -> None:
+    """Let those who read the cluster's results read the fusion's."""
+    for number, one in enumerate(cluster.results):
+        new = fusion
+        if len(cluster.results) > 1:
+            new = build.element(cluster.last, fusion, number, one.metadata)
+        edit.replace_uses(one, new)

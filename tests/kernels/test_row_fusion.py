@@ -1,0 +1,223 @@
+"""Clusters of rows: what one kernel takes, what it writes for others, and what stays apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hloopt
+from hloopt.analysis.backend_config import custom_name
+from hloopt.fusion.history import FusionPlan
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.row_fusion import RowFusion
+
+REGIONS = """sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
+"""
+SOFTMAX = """low = f32[] constant(-inf)
+  m = f32[64] reduce({x}, low), dimensions={{1}}, to_apply=max
+  mb = f32[64,512] broadcast(m), dimensions={{0}}
+  s = f32[64,512] subtract({x}, mb)
+  e = f32[64,512] exponential(s)
+  zero = f32[] constant(0)
+  n = f32[64] reduce(e, zero), dimensions={{1}}, to_apply=sum
+  nb = f32[64,512] broadcast(n), dimensions={{0}}
+  {root} f32[64,512] divide(e, nb)"""
+
+
+def _fused(body: str, **options: bool | int) -> tuple[Module, Module, FusionPlan]:
+    """The module as it was, and as it is after the pass and dce, with what was decided."""
+    before = hloopt.parse(f"HloModule m\n{REGIONS}ENTRY e {{\n  {body}\n}}\n")
+    after = hloopt.parse(before.to_text())
+    plan = RowFusion(**options).fuse(after)  # type: ignore[arg-type]
+    hloopt.verify(after)
+    return before, hloopt.optimize(after, "dce"), plan
+
+
+def _rows(module: Module) -> list[Instruction]:
+    return [one for one in module.entry if custom_name(one) == "whole-row"]
+
+
+def _assert_equal(before: Module, after: Module) -> None:
+    """The same bits: the body of the fusion is what stood there."""
+    rng = np.random.default_rng(3)
+    inputs = [
+        rng.standard_normal(shape.dims).astype(np.float32)
+        for shape in before.entry.parameter_shapes
+    ]
+    for one, other in zip(
+        hloopt.evaluate(before, inputs), hloopt.evaluate(after, inputs), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_softmax_is_one_kernel() -> None:
+    """Both reductions and all around them; constants come along, the fusion reads the argument alone."""
+    x = "x = f32[64,512] parameter(0)\n  "
+    before, after, plan = _fused(x + SOFTMAX.format(x="x", root="ROOT y ="))
+    (fusion,) = _rows(after)
+    assert after.entry.root is fusion
+    assert [one.name for one in fusion.operands] == ["x"]
+    assert {step.consumer for step in plan.steps} == {"y"}
+    _assert_equal(before, after)
+
+
+def test_a_residual_is_a_further_result() -> None:
+    """What is added before a softmax and read after a product is written by the same kernel."""
+    body = f"""x = f32[64,512] parameter(0)
+  r = f32[64,512] parameter(1)
+  w = f32[512,512] parameter(2)
+  h = f32[64,512] add(x, r)
+  {SOFTMAX.format(x="h", root="p =")}
+  d = f32[64,512] dot(p, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  t = f32[512,64] transpose(h), dimensions={{1,0}}
+  ROOT o = (f32[64,512], f32[512,64]) tuple(d, t)"""
+    before, after, _ = _fused(body)
+    (fusion,) = _rows(after)
+    assert [str(shape) for shape in fusion.shape.elements] == ["f32[64,512]"] * 2
+    assert not [one for one in after.entry if one.opcode == "add"]
+    _assert_equal(before, after)
+
+
+def test_what_is_cheap_to_compute_again_is_not_written() -> None:
+    """An elementwise reader elsewhere computes the difference itself, from x and the row's maximum."""
+    body = f"""x = f32[64,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  {SOFTMAX.format(x="x", root="p =")}
+  d = f32[64,512] dot(p, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT o = f32[64,512] multiply(d, s)"""
+    before, after, _ = _fused(body)
+    (fusion,) = _rows(after)
+    assert sorted(str(shape) for shape in fusion.shape.elements) == [
+        "f32[64,512]",
+        "f32[64]",
+    ]
+    assert [one.opcode for one in after.entry if one.opcode in ("subtract", "exponential")] == [
+        "subtract"
+    ]
+    _assert_equal(before, after)
+
+
+def test_sums_over_the_rows_come_along() -> None:
+    """Of a value that waits for the row, and of an argument; not where a member needs the sum."""
+    body = f"""x = f32[64,512] parameter(0)
+  d = f32[64,512] parameter(1)
+  {SOFTMAX.format(x="x", root="p =")}
+  pd = f32[64,512] multiply(p, d)
+  g = f32[512] reduce(pd, zero), dimensions={{0}}, to_apply=sum
+  b = f32[512] reduce(x, zero), dimensions={{0}}, to_apply=sum
+  ROOT o = (f32[64,512], f32[512], f32[512]) tuple(p, g, b)"""
+    before, after, _ = _fused(body)
+    (fusion,) = _rows(after)
+    assert len(fusion.shape.elements) == 3
+    _assert_equal(before, after)
+
+
+def test_a_sum_that_the_rows_wait_for_stays_apart() -> None:
+    """Columns first, then rows: two kernels, in this order."""
+    body = f"""x = f32[64,512] parameter(0)
+  start = f32[] constant(0)
+  c = f32[512] reduce(x, start), dimensions={{0}}, to_apply=sum
+  cb = f32[64,512] broadcast(c), dimensions={{1}}
+  h = f32[64,512] subtract(x, cb)
+  {SOFTMAX.format(x="h", root="ROOT y =")}"""
+    before, after, _ = _fused(body)
+    (fusion,) = _rows(after)
+    assert "c" in [one.name for one in fusion.operands]
+    assert after.entry["c"].opcode == "reduce"
+    _assert_equal(before, after)
+
+
+def test_no_path_leaves_and_comes_back() -> None:
+    """What is computed from a product of the softmax is not in the softmax's kernel."""
+    first = SOFTMAX.format(x="x", root="p =")
+    second = re.sub(r"\b(low|m|mb|s|e|zero|n|nb)\b(?=[ ,)])(?! = fold)", r"\1.2", SOFTMAX)
+    second = second.format(x="h", root="ROOT y =")
+    body = f"""x = f32[64,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  {first}
+  d = f32[64,512] dot(p, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  h = f32[64,512] add(x, d)
+  {second}"""
+    before, after, _ = _fused(body)
+    assert len(_rows(after)) == 2
+    _assert_equal(before, after)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (
+            SOFTMAX.format(x="x", root="ROOT y =").replace("64", "1").replace("512", "900000"),
+            "rows-slower",
+        ),
+        (
+            """zero = f64[] constant(0)
+  s = f64[64] reduce(x, zero), dimensions={1}, to_apply=twisted
+  b = f64[64,512] broadcast(s), dimensions={0}
+  ROOT y = f64[64,512] subtract(x, b)""",
+            "rows-unfit",
+        ),
+    ],
+)
+def test_refusals(body: str, code: str) -> None:
+    """What no kernel takes, and what takes longer that way, is refused with the reason."""
+    regions = """twisted { a = f64[] parameter(0) b = f64[] parameter(1) n = f64[] negate(a)
+  ROOT c = f64[] add(n, b) }
+"""
+    shape = "f64[64,512]" if "f64" in body else "f32[1,900000]"
+    text = f"HloModule m\n{REGIONS}{regions}ENTRY e {{\n  x = {shape} parameter(0)\n  {body}\n}}\n"
+    module = hloopt.parse(text)
+    plan = RowFusion().fuse(module)
+    assert [refusal.decision.code for refusal in plan.refusals] == [code]
+    assert not _rows(module)
+
+
+def test_no_fuel() -> None:
+    """The most fusions that may be made is a limit as everywhere."""
+    x = "x = f32[64,512] parameter(0)\n  "
+    _, after, plan = _fused(x + SOFTMAX.format(x="x", root="ROOT y ="), fuel=0)
+    assert not _rows(after)
+    assert [refusal.decision.code for refusal in plan.refusals] == ["out-of-fuel"]
+
+
+_MAKERS: dict[str, Callable[[str, str], str]] = {
+    "add": lambda a, b: f"f32[6,6] add({a}, {b})",
+    "negate": lambda a, _: f"f32[6,6] negate({a})",
+    "multiply": lambda a, b: f"f32[6,6] multiply({a}, {b})",
+    "transpose": lambda a, _: f"f32[6,6] transpose({a}), dimensions={{1,0}}",
+    "dot": lambda a, b: (
+        f"f32[6,6] dot({a}, {b}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    ),
+    "rows": lambda a, _: f"f32[6] reduce({a}, zero), dimensions={{1}}, to_apply=sum",
+    "columns": lambda a, _: f"f32[6] reduce({a}, zero), dimensions={{0}}, to_apply=sum",
+    "over rows": lambda a, _: f"f32[6,6] broadcast({a}), dimensions={{0}}",
+    "over columns": lambda a, _: f"f32[6,6] broadcast({a}), dimensions={{1}}",
+    "small": lambda a, b: f"f32[6] subtract({a}, {b})",
+}
+"""Rows are as long as there are rows: only dimensions tell them apart."""
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_random_graphs_keep_their_bits(data: st.DataObject) -> None:
+    """Whatever reduces, spreads, mixes and comes back: the module stays valid, and every bit the same."""
+    lines = ["x = f32[6,6] parameter(0)", "v = f32[6] parameter(1)", "zero = f32[] constant(0)"]
+    full, single = ["x"], ["v"]
+    for number in range(data.draw(st.integers(3, 16))):
+        kind = data.draw(st.sampled_from(sorted(_MAKERS)))
+        source = single if kind in ("over rows", "over columns", "small") else full
+        operands = [data.draw(st.sampled_from(source[-5:])) for _ in range(2)]
+        made = _MAKERS[kind](*operands)
+        lines.append(f"i{number} = {made}")
+        (full if made.startswith("f32[6,6]") else single).append(f"i{number}")
+    results = [*full[-2:], *single[-2:]]
+    shapes = ", ".join("f32[6,6]" if one in full else "f32[6]" for one in results)
+    lines.append(f"ROOT o = ({shapes}) tuple({', '.join(results)})")
+    before, after, _ = _fused("\n  ".join(lines), always=True)
+    _assert_equal(before, after)
