@@ -18,7 +18,7 @@ from hloopt.cli.waiting import patience
 from hloopt.cli.why_slower import WhyOptions, compare_plans
 from hloopt.driver.why import why_module
 from hloopt.errors import UsageError
-from hloopt.findings import KINDS
+from hloopt.findings import KINDS, MEASURING, RealRuns
 from hloopt.ir import Module
 from hloopt.report.console import product
 from hloopt.report.findings import kinds_table, show_findings
@@ -26,6 +26,7 @@ from hloopt.report.findings import kinds_table, show_findings
 __all__ = ["command"]
 
 _TARGET = "h200"
+_MEASURED = "host"
 
 
 def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -69,6 +70,11 @@ def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None
 )
 @target_options
 @profile_option
+@click.option(
+    "--measure",
+    type=click.Choice(MEASURING),
+    help="Measure each change on this device: before and after in turn, on one core, for --target host.",
+)
 @strict_option()
 @json_option
 @click.pass_context
@@ -81,6 +87,7 @@ def command(
     target: str | None,
     cost_model: str,
     profile: str | None,
+    measure: str | None,
     as_json: bool,
 ) -> None:
     """Say what is slow, why, and what would help: the findings that gain most on --target (h200).
@@ -98,6 +105,9 @@ def command(
     With --profile: findings are ranked by what their kernels took in a real run, from a profiler's trace, and
     both times are printed. Without FILE the modules are those that the trace holds (.xplane.pb).
 
+    With --measure: the program is compiled for the device before and after each change, and both run in turn.
+    What was measured is printed below what is predicted; a change that does not gain there is said so.
+
     Two modules or dump directories, of other versions of XLA or other flags, are compared: which module loses
     most time, where, and the first decision that differs. That is the first pass whose result differs, where
     both dumps have their stages (--xla_dump_hlo_pass_re=.*); else what the final modules show. Flags that
@@ -109,19 +119,22 @@ def command(
       hloopt why dump.txt --target a100 -n 3
       hloopt why dump.txt --kind copy --kind not-donated
       hloopt why --kinds
+      hloopt why dump.txt --measure native
       hloopt why --profile host.xplane.pb --target host
       hloopt why dump_of_monday dump_of_tuesday
     """
-    aim = target or _TARGET
+    aim = target or (_TARGET if measure is None else _MEASURED)
     predicting = predictor(aim, cost_model)
     assert predicting is not None, "a target is given"
     options = WhyOptions(predicting, aim, most, pipeline, as_json)
     if len(files) > 1:
-        if kinds or profile is not None:
-            raise UsageError("--kind and --profile are for one module, not for two compilations")
+        if kinds or profile is not None or measure is not None:
+            raise UsageError(
+                "--kind, --profile and --measure are for one module, not for two compilations"
+            )
         ctx.exit(compare_plans(ctx, files, options))
     measuring = None if profile is None else Measuring.of(profile, files)
-    rows, code = _findings(files, kinds, options, measuring)
+    rows, code = _findings(files, kinds, options, (measuring, measure))
     end(ctx, rows, code)
 
 
@@ -134,9 +147,10 @@ def _findings(
     files: Sequence[str],
     kinds: Sequence[str],
     options: WhyOptions,
-    measuring: Measuring | None,
+    measured: tuple[Measuring | None, str | None],
 ) -> tuple[list[dict[str, Any]], int]:
     """Print the findings of each module; their JSON and the exit code."""
+    measuring, device = measured
     texts = open_texts(files) if measuring is None else measuring.texts
 
     def step(found: Input) -> dict[str, Any]:
@@ -150,7 +164,9 @@ def _findings(
                 most=options.most,
                 pipeline=options.pipeline,
                 begin=lambda text: doing.__setitem__(0, text),
-                joined=None if measuring is None else partial(_joined, found.name, measuring),
+                real=RealRuns(
+                    None if measuring is None else partial(_joined, found.name, measuring), device
+                ),
             )
         if not options.as_json:
             show_findings(made, product(), file=found.name)

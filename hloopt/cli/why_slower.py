@@ -19,7 +19,7 @@ from hloopt.driver.why import why_slower
 from hloopt.errors import UsageError
 from hloopt.report.console import product
 from hloopt.report.module_pairs import GivenModule
-from hloopt.report.parted import show_parted
+from hloopt.report.parted_text import show_parted
 
 __all__ = ["WhyOptions", "compare_plans"]
 

@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hloopt.analysis.measured import joined_times
+from hloopt.backends import check_device
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.driver.parted import final_modules, plans_parted
 from hloopt.driver.run import read_task
 from hloopt.errors import UsageError
-from hloopt.findings import Findings, Planner, chosen_kinds, find, pipeline_for
+from hloopt.findings import (
+    MEASURING,
+    Findings,
+    Planner,
+    RealRuns,
+    chosen_kinds,
+    find,
+    pipeline_for,
+)
 from hloopt.pipelines import make_pipeline
 from hloopt.profiles import read_profile
 from hloopt.rewrite import Pipeline
@@ -21,7 +30,6 @@ from hloopt.rewrite.entries import aimed
 from hloopt.targets import find_target
 
 if TYPE_CHECKING:
-    from hloopt.analysis.measured import JoinedTimes
     from hloopt.ir import Module
     from hloopt.pipelines import Given
     from hloopt.profiles.spans import TraceProfile
@@ -41,6 +49,7 @@ def why(
     pipeline: Given | None = None,
     cost_model: str = DEFAULT,
     profile: TraceProfile | str | Path | None = None,
+    measure: str | None = None,
 ) -> Findings | PlansParted:
     """What ``hloopt why`` says: what costs most on a target, why, and what changing it gains.
 
@@ -53,7 +62,8 @@ def why(
     ``seconds``, ``launches``, ``peak_bytes`` and longest ``kernels``; and ``to_json()``.
 
     With a ``profile``, the trace of a real run, findings are ranked by what their kernels took there, and both
-    times stand in the record.
+    times stand in the record.  ``measure`` is a device, ``cpu`` or ``native``, on which each change is
+    measured: both plans run there in turn; for the target ``host``.
 
     With ``after`` it is why that is slower: both are modules or dump directories, of two versions of a compiler
     or of other flags.  The record, a ``PlansParted``, has ``rows``, pairs of modules by the time lost, each
@@ -63,15 +73,18 @@ def why(
     """
     predictor = Predictor(model_for(cost_model, find_target(target)))
     if after is not None:
-        if kinds or profile is not None:
-            raise UsageError("kinds and profile are for one module, not for two compilations")
+        if kinds or profile is not None or measure is not None:
+            raise UsageError(
+                "kinds, profile and measure are for one module, not for two compilations"
+            )
         sides = final_modules(module), final_modules(after)
         return why_slower(*sides, predictor, target, most=most, pipeline=pipeline)
     found = read_task(module).module
     trace = read_profile(profile) if isinstance(profile, str | Path) else profile
     joined = None if trace is None else partial(joined_times, profile=trace)
+    real = RealRuns(joined, measure)
     return why_module(
-        found, predictor, target, kinds=kinds, most=most, pipeline=pipeline, joined=joined
+        found, predictor, target, kinds=kinds, most=most, pipeline=pipeline, real=real
     )
 
 
@@ -84,12 +97,25 @@ def why_module(
     most: int = 10,
     pipeline: Given | None = None,
     begin: Callable[[str], object] = str,
-    joined: Callable[[Module], JoinedTimes] | None = None,
+    real: RealRuns | None = None,
 ) -> Findings:
-    """As ``why``, with a predictor; ``begin`` and ``joined`` are those of ``find``."""
+    """As ``why``, with a predictor; ``begin`` and ``real`` are those of ``find``.
+
+    Raises ``UsageError`` where changes are to be measured for a target that is not this machine.
+    """
+    device = None if real is None else real.device
+    if device is not None and device not in MEASURING:
+        raise UsageError(f"changes are measured on {' and '.join(MEASURING)}, not on '{device}'")
+    if device is not None and predictor.target.kind != "cpu":
+        raise UsageError(
+            f"{device} is this processor: what is measured there is promised for the target host, "
+            f"not for {predictor.target.name}"
+        )
+    if device is not None:
+        check_device(device)
     chosen = chosen_kinds(kinds)
     passes, label = _passes(pipeline, predictor, target)
-    return find(module, Planner(passes, predictor), label, chosen, most, begin, joined)
+    return find(module, Planner(passes, predictor), label, chosen, most, begin, real)
 
 
 def why_slower(

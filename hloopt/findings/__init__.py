@@ -19,11 +19,13 @@ from hloopt.findings.finding import (
     Spent,
 )
 from hloopt.findings.kinds import KINDS, FindingKind, KindExample, chosen_kinds, kind_examples
+from hloopt.findings.measuring import MEASURING, MeasuredGain, RealRuns
 from hloopt.findings.planning import Planner, ProgramPlan, is_planned, pipeline_for
 from hloopt.findings.search import Findings, find
 
 __all__ = [
     "KINDS",
+    "MEASURING",
     "ContendedScatter",
     "Finding",
     "FindingKind",
@@ -34,8 +36,10 @@ __all__ = [
     "KindExample",
     "LoopBuffer",
     "Measure",
+    "MeasuredGain",
     "Planner",
     "ProgramPlan",
+    "RealRuns",
     "ReducedDot",
     "RefusedArray",
     "Spent",

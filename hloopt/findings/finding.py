@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hloopt.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from hloopt.findings.measuring import MeasuredGain
 
 __all__ = [
     "ContendedScatter",
@@ -84,6 +87,7 @@ class Gain:
     verdict  of the judge on the results: ``equal``, ``within tolerance``; ``not verified`` with ``reason``
     part     the instructions of the part that was changed and priced by itself; 0: the whole module was
     unit     of compile time and accuracy: what is counted
+    measured what runs of both took on this machine, where that was asked for
     """
 
     measure: Measure
@@ -96,6 +100,7 @@ class Gain:
     reason: str = ""
     part: int = 0
     unit: str = "elements"
+    measured: MeasuredGain | None = None
 
     @property
     def saved(self) -> float:
@@ -117,6 +122,7 @@ class Gain:
             "reason": self.reason,
             "part": self.part or None,
             "unit": {"time": "seconds", "memory": "bytes"}.get(self.measure, self.unit),
+            "measured": None if self.measured is None else self.measured.to_json(),
         }
 
 

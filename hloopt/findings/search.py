@@ -22,6 +22,7 @@ from hloopt.findings.finding import (
 )
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
+from hloopt.findings.measuring import RealRuns, measured_gain
 from hloopt.findings.peak import PeakUse, peak_use
 from hloopt.findings.planning import Planner, is_planned
 from hloopt.findings.products import reduced_dot
@@ -130,13 +131,13 @@ def find(
     kinds: Sequence[FindingKind],
     most: int = 10,
     begin: Callable[[str], object] = str,
-    joined: Callable[[Module], JoinedTimes] | None = None,
+    real: RealRuns | None = None,
 ) -> Findings:
     """The ``most`` findings of these kinds that gain most; the module stays as it is.
 
     ``label`` is what the planner's pipeline is called; ``begin`` is called with what is done next.  A module
-    that a compiler has planned already is priced as it stands, after changes too.  ``joined`` gives the times
-    of a real run by the kernels of the plan: then findings are ranked by these.
+    that a compiler has planned already is priced as it stands, after changes too.  ``real`` says what is
+    measured, too.
     """
     module = clone_module(module)
     if is_planned(module):
@@ -146,7 +147,8 @@ def find(
         parse_pipeline(_OPENED).run(module)
     subject = Subject(module, planner)
     begin("planning the module")
-    run = None if joined is None else joined(subject.plan.module)
+    real = real or RealRuns()
+    run = None if real.joined is None else real.joined(subject.plan.module)
     found = _Search(subject, most, begin, run)
     for kind in kinds:
         found.add(kind)
@@ -165,7 +167,7 @@ def find(
         largest_kept(subject),
         reduced_dot(subject),
         contended(subject),
-        tuple(found.best()),
+        tuple(found.best() if real.device is None else found.measured(real.device)),
         found.useless,
         found.untried,
         run,
@@ -199,7 +201,7 @@ class _Search:
         self.most = most
         self.begin = begin
         self.run = run
-        self.found: list[Finding] = []
+        self.found: list[tuple[Finding, Tried]] = []
         self.useless: dict[str, int] = {}
         self.untried: dict[str, int] = {}
 
@@ -222,7 +224,7 @@ class _Search:
                 made, way = next(pair for pair in found if pair[0].gain.saved >= _ENOUGH * most)
                 remedies = self._remedies(way[0])
                 if remedies:
-                    self.found.append(self._finding(kind, way, made, remedies))
+                    self.found.append((self._finding(kind, way, made, remedies), made))
             else:
                 self.useless[kind.name] = self.useless.get(kind.name, 0) + 1
 
@@ -273,7 +275,22 @@ class _Search:
             made.gain,
         )
 
+    def measured(self, device: str) -> list[Finding]:
+        """The best, each with what its change gains on a device; those last that do not gain there."""
+        rows = []
+        for row, made in self._best():
+            if row.gain.measure == "time":
+                self.begin(f"measuring {row.kind}: %{row.instruction}")
+                real = measured_gain(made.plans, made.inputs_of, device)
+                row = replace(row, gain=replace(row.gain, measured=real))
+            rows.append(row)
+        return sorted(rows, key=_is_refuted)
+
     def best(self) -> list[Finding]:
+        """Those that gain most."""
+        return [row for row, _ in self._best()]
+
+    def _best(self) -> list[tuple[Finding, Tried]]:
         """Those that gain most: the part of the whole that the change saves.
 
         Of a real run's time it is that part of what the kernels took there; what it does not have comes last.
@@ -281,7 +298,8 @@ class _Search:
         plan, run = self.subject.plan, self.run
         whole = {"time": plan.seconds, "memory": float(plan.peak_bytes)}
 
-        def weight(row: Finding) -> float:
+        def weight(found: tuple[Finding, Tried]) -> float:
+            row = found[0]
             if run is not None and row.gain.measure == "time":
                 part = row.gain.saved / row.cost.seconds if row.cost.seconds else 0.0
                 return min(part, 1.0) * (row.cost.measured or 0.0) / run.run_seconds
@@ -289,6 +307,12 @@ class _Search:
             return row.gain.saved / all_of_it if all_of_it else 0.0
 
         return sorted(self.found, key=lambda row: -weight(row))[: self.most]
+
+
+def _is_refuted(row: Finding) -> bool:
+    """Whether the change was measured and does not gain."""
+    real = row.gain.measured
+    return real is not None and not real.reason and not real.gains
 
 
 def _grouped(candidates: Iterable[FindingCandidate]) -> list[list[FindingCandidate]]:

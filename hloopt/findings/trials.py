@@ -78,11 +78,19 @@ class FindingCandidate:
 
 @dataclass(frozen=True)
 class Tried:
-    """A change that gained: how much, what the instructions cost before it, in which kernels of the plan."""
+    """A change that gained.
+
+    gain, cost  how much, and what the instructions cost before it
+    kernels     of the whole plan that compute them
+    plans       before and after the change, of the part that was changed
+    inputs_of   the module that says what inputs both take
+    """
 
     gain: Gain
     cost: Spent
     kernels: tuple[Instruction, ...]
+    plans: tuple[ProgramPlan, ProgramPlan]
+    inputs_of: Module
 
 
 class Subject:
@@ -165,7 +173,7 @@ class Subject:
             if before is self.plan
             else self.kernels_of([site for one in trial.group for site in one.sites])
         )
-        return Tried(gain, self._spent(rows, times), kernels)
+        return Tried(gain, self._spent(rows, times), kernels, (before, after), compared[0])
 
     def kernels_of(self, sites: Iterable[Instruction]) -> tuple[Instruction, ...]:
         """The kernels of the plan that compute instructions of the module."""

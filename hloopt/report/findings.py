@@ -16,6 +16,7 @@ from hloopt.findings import (
     Gain,
     KernelShare,
     LoopBuffer,
+    MeasuredGain,
     ReducedDot,
     RefusedArray,
 )
@@ -103,6 +104,8 @@ def _sentences(row: Finding) -> Iterator[str]:
     for remedy in row.remedies:
         yield f"{_HOW[remedy.way]}: {remedy.text}"
     yield _gain_text(row.gain)
+    if row.gain.measured is not None:
+        yield _measured_text(row.gain.measured)
 
 
 def _gain_text(gain: Gain) -> str:
@@ -121,6 +124,17 @@ def _gain_text(gain: Gain) -> str:
     part = f"; priced with {gain.part} instructions around it" if gain.part else ""
     verdict = _VERDICTS.get(gain.verdict, f"results {gain.verdict}")
     return f"{said}{part}; {verdict}{reason}"
+
+
+def _measured_text(real: MeasuredGain) -> str:
+    if real.reason:
+        return f"not measured on {real.device}: {real.reason}"
+    times = f"{seconds(real.before)} -> {seconds(real.after)}"
+    if real.gains:
+        return f"gain (measured on {real.device}): {times}, {_ratio(real.before / real.after)} times as fast"
+    slower = real.is_sure and real.after > real.before
+    why = "it is slower" if slower else "the runs differ by no more than their own spread"
+    return f"no gain when measured on {real.device}: {times}; {why}"
 
 
 def _ratio(value: float) -> str:

@@ -30,7 +30,7 @@ _TABLES: Final[Mapping[str, str]] = {
     "FusionDifference": "fusion_diff.show_difference",
     "LogsCompared": "log_differences.show_logs",
     "ModulesCompared": "comparing.show_compared",
-    "PlansParted": "parted.show_parted",
+    "PlansParted": "parted_text.show_parted",
     "RecompiledFunctions": "recompilation.show_functions",
     "RecompiledPairs": "recompilation.show_pairs",
 }

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 import hloopt
 from hloopt.cli.main import cli
 from hloopt.report.console import capturing
-from hloopt.report.parted import PlansParted, show_parted
+from hloopt.report.parted import PlansParted
+from hloopt.report.parted_text import show_parted
 
 _LINE = 'metadata={op_name="jit(f)/exp" source_file="f.py" source_line=7}'
 _GIVEN = f"""HloModule jit_f

@@ -1,0 +1,122 @@
+"""Whether a change gains on this machine: both plans are compiled, and run in turn on the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import ceil
+from time import perf_counter
+from typing import Any, Final
+
+from hloopt.analysis.measured import JoinedTimes
+from hloopt.backends import Program, compile_module
+from hloopt.dataclass import dataclass
+from hloopt.errors import HlooptError
+from hloopt.findings.planning import ProgramPlan
+from hloopt.ir import Module
+from hloopt.ir.build import clone_module
+from hloopt.prover.trials import Trial, TrialInputs, made
+from hloopt.runtime.program import NativeOptions, Options
+from hloopt.runtime.timing import Timing, measure_in_turn
+
+__all__ = ["MEASURING", "MeasuredGain", "RealRuns", "measured_gain"]
+
+MEASURING: Final = ("cpu", "native")
+"""Devices whose times are those of the target ``host``."""
+_REPEAT: Final = 15
+_SECONDS: Final = 2.0
+"""How long each side is run at most, once it ran at all."""
+_LEAST: Final = 5e-3
+"""Seconds of a timed step: shorter runs are repeated within one."""
+_LONGEST: Final = 20.0
+"""Predicted seconds of a run above which nothing is measured."""
+
+
+@dataclass(frozen=True)
+class RealRuns:
+    """What is measured, beside what is predicted.
+
+    joined  gives the times of a run that was traced, by the kernels of the plan: findings are ranked by them
+    device  the one on which each change is measured
+    """
+
+    joined: Callable[[Module], JoinedTimes] | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGain:
+    """A run before and after a change, measured: medians of ``runs`` timed steps, in turn.
+
+    is_sure  whether the two surely differ: their interquartile ranges are disjoint
+    reason   why nothing was measured; empty where it was
+    """
+
+    device: str
+    before: float = 0.0
+    after: float = 0.0
+    runs: int = 0
+    is_sure: bool = False
+    reason: str = ""
+
+    @property
+    def gains(self) -> bool:
+        """Whether the change surely gains."""
+        return self.is_sure and self.after < self.before
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; seconds of one run."""
+        return {
+            "device": self.device,
+            "seconds_before": None if self.reason else self.before,
+            "seconds_after": None if self.reason else self.after,
+            "runs": self.runs,
+            "gains": None if self.reason else self.gains,
+            "sure": self.is_sure,
+            "reason": self.reason or None,
+        }
+
+
+def measured_gain(
+    plans: tuple[ProgramPlan, ProgramPlan], inputs_of: Module, device: str
+) -> MeasuredGain:
+    """What a change gains in time, by runs of both plans; ``inputs_of`` says what their inputs are.
+
+    What cannot be compiled or run here has the reason.  ``native`` runs on one core, as the target has one.
+    """
+    before, after = plans
+    if before.module.attributes.get("input_output_alias") != after.module.attributes.get(
+        "input_output_alias"
+    ):
+        return MeasuredGain(device, reason=f"{device} never writes into the arguments of a run")
+    if max(before.seconds, after.seconds) > _LONGEST:
+        return MeasuredGain(device, reason="a run takes too long here")
+    options: Options | None = NativeOptions(threads=1) if device == "native" else None
+    try:
+        inputs = made(inputs_of, Trial())
+        programs = [compile_module(clone_module(plan.module), device, options) for plan in plans]
+        steps = [_step(program, inputs) for program in programs]
+        old, new = measure_in_turn([step for step, _ in steps], _REPEAT, seconds=_SECONDS)
+    except HlooptError as error:
+        return MeasuredGain(device, reason=error.message)
+    one, other = (
+        Timing(tuple(spent / count for spent in timing.seconds))
+        for timing, (_, count) in zip((old, new), steps, strict=True)
+    )
+    runs = min(len(one.seconds), len(other.seconds))
+    return MeasuredGain(device, one.median, other.median, runs, one.is_apart(other))
+
+
+def _step(program: Program, inputs: TrialInputs) -> tuple[Callable[[], object], int]:
+    """A step that takes long enough to be timed, and how many runs it has."""
+    run = partial(program.run_participants, inputs.arrays)
+    run()
+    start = perf_counter()
+    run()
+    count = max(1, ceil(_LEAST / max(perf_counter() - start, 1e-7)))
+
+    def step() -> None:
+        for _ in range(count):
+            run()
+
+    return step, count
