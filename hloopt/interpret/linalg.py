@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _BLOCK = 16
+_PANEL = 32
 
 # Infinities, NaNs and zero pivots are values here, as they are to LAPACK.
 _QUIET = np.errstate(all="ignore")
@@ -140,6 +141,8 @@ def lu(matrices: Array) -> tuple[Array, Array, Array]:
     pivots = np.zeros((count, steps), np.int32)
     info = np.zeros(count, np.int32)
     for step in range(steps):
+        begin = step - step % _PANEL
+        end = min(begin + _PANEL, steps)
         column = work[:, step:, step]
         # A NaN is never the pivot.
         weight = _weight(column)
@@ -152,7 +155,14 @@ def lu(matrices: Array) -> tuple[Array, Array, Array]:
         info = np.where((info == 0) & (pivot == 0), np.int32(step + 1), info)
         scaled = work[:, step + 1 :, step] / np.where(pivot == 0, 1.0, pivot)[:, None]
         work[:, step + 1 :, step] = scaled
-        work[:, step + 1 :, step + 1 :] -= scaled[:, :, None] * work[:, step, None, step + 1 :]
+        work[:, step + 1 :, step + 1 : end] -= (
+            scaled[:, :, None] * work[:, step, None, step + 1 : end]
+        )
+        if step + 1 == end:
+            # What is right of a panel of columns is updated once.
+            right = work[:, begin:end, end:]
+            _substitute(work[:, begin:end, begin:end], right, unit_diagonal=True)
+            work[:, end:, end:] -= work[:, end:, begin:end] @ right
     batch = dims[:-2]
     return work.reshape(dims), pivots.reshape(*batch, steps), info.reshape(batch)
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from hloopt.analysis.matrix_properties import Matrices, MatrixProperties
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.linear_algebra.nodes import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.rewrite.site import Site, row_major
 from hloopt.types import ArrayShape, DotDims, SliceRange
 

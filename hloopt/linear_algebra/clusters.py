@@ -17,8 +17,9 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.building import PlanWriter
 from hloopt.linear_algebra.masks import is_summing
-from hloopt.linear_algebra.nodes import ONCE, AlgebraPrices, Iterations, PlanNodes, Use
+from hloopt.linear_algebra.nodes import ONCE, Iterations, PlanNodes, Use
 from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, seconds
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.products import Addends, merged, settled
 from hloopt.linear_algebra.reading import ARITHMETIC, TermReader, dotted_of, is_result, takes
 from hloopt.linear_algebra.terms import Factor, IndexAxes, IndexSpace, Sum, TensorTerm
@@ -40,6 +41,8 @@ _PAIRED: Final = 10
 """Factors of a term of which each two may be multiplied in another value, too."""
 _LEAST: Final = 0.98
 """A plan has to take less than this part of the time, and not by elementwise ops alone: these fuse."""
+_LEAST_ON_HOST: Final = 0.9
+"""The same where elementwise ops count, for nothing fuses into a product there."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class Cluster:
         """Whether a plan takes less time, by products and sums, with no more flops."""
         if seconds(uses) >= self._seconds() * _LEAST or flops(uses) > self.flops:
             return False
+        if not self.target.has_threads and seconds(uses) < self._seconds() * _LEAST_ON_HOST:
+            return True
         least = sum(self._launched(one) * self.iterations.times(one) for one in self.read)
         less = self.prices.launch / 2 * self.iterations.count
         return launched(uses) < max(least - less, least * _LEAST)

@@ -7,18 +7,13 @@ from collections.abc import Set as AbstractSet
 from math import prod
 from typing import Final, Literal, TypeAlias
 
-from hloopt.analysis.cost import Cost
-from hloopt.cost_models.device_times import LAUNCH_NS
-from hloopt.cost_models.gemm import GemmSizes, best_time
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.terms import Coefficient, IndexAxes, IndexAxis, IndexSpace, TensorIndex
-from hloopt.targets import Target
-from hloopt.types import DType
 
 __all__ = [
     "ONCE",
-    "AlgebraPrices",
     "Cut",
     "Iterations",
     "PlanNode",
@@ -31,14 +26,6 @@ __all__ = [
 PlanNodeKind: TypeAlias = Literal["leaf", "one", "identity", "reduce", "contract", "sum"]
 Cut: TypeAlias = "tuple[int | Instruction, int, int]"
 """What is taken of a dimension: from where, in which steps, how many."""
-
-_HOST_STEP: Final = 2e-7
-"""Seconds of a kernel besides its work, where a launch is a call of a function."""
-
-
-_SOLVING: Final = 0.5
-"""Of the rate of other arithmetic what a library gets out of triangular systems: half of a product's, with
-OpenBLAS on one core, for 1,024 rows and as many right sides."""
 
 
 @dataclass(frozen=True)
@@ -63,60 +50,6 @@ class Iterations:
 
 
 ONCE: Final = Iterations()
-
-
-class AlgebraPrices:
-    """Seconds of parts of a plan on a target: memory and arithmetic overlap, products and sums are launched.
-
-    The same rates price the instructions that are there and those that would be made.
-    """
-
-    def __init__(self, target: Target, dtype: DType) -> None:
-        self.target = target
-        self._dtype = dtype
-        self._known: dict[tuple[int, int, int, int], float] = {}
-        self.bandwidth = target.memory_bandwidth
-        self.launch = LAUNCH_NS * 1e-9 if target.has_threads else _HOST_STEP
-        self.bytes = dtype.bits / 8
-        self.is_narrow = dtype.is_narrow_float
-        self.flops = target.peak_flops(dtype.name) or target.peak_flops("f32") or 1e12
-        self.product_flops = target.peak_flops(dtype.name, "matrix") or self.flops
-
-    def product(self, multiply_adds: int, elements: int) -> float:
-        """Of a matrix product that reads and writes so many elements."""
-        moved = elements * self.bytes / self.bandwidth
-        return self.launch + max(2 * multiply_adds / self.product_flops, moved)
-
-    def matrix_product(self, batch: int, rows: int, columns: int, depth: int) -> float:
-        """Of products of matrices of these sides, by the model of libraries where the target has one."""
-        sides = (batch, rows, columns, depth)
-        found = self._known.get(sides)
-        if found is None:
-            found = self._known[sides] = self._matrix_product(*sides)
-        return found
-
-    def _matrix_product(self, batch: int, rows: int, columns: int, depth: int) -> float:
-        given, made = batch * (rows + columns) * depth, batch * rows * columns
-        if not self.target.has_threads or not self.target.peak_flops(self._dtype.name, "matrix"):
-            return self.product(made * depth, given + made)
-        sizes = GemmSizes(batch, rows, columns, depth, self._dtype.name, self.bytes)
-        moved = (int(elements * self.bytes) for elements in (given, made))
-        cost = Cost(2 * made * depth, 0, *moved)
-        return self.launch + best_time(sizes, cost, self.target).exec_ns * 1e-9
-
-    def solve(self, matrices: int, rows: int, columns: int) -> float:
-        """Of triangular systems of so many rows, each for so many right sides."""
-        moved = matrices * (rows * rows // 2 + 2 * rows * columns) * self.bytes / self.bandwidth
-        work = matrices * rows * rows * columns
-        return self.launch + max(work / (_SOLVING * self.flops), moved)
-
-    def sum(self, elements: int) -> float:
-        """Of adding up an array."""
-        return self.launch + max(elements / self.flops, elements * self.bytes / self.bandwidth)
-
-    def elementwise(self, elements: int) -> float:
-        """Of an op on each element, which becomes part of a kernel."""
-        return elements / self.flops + elements * self.bytes / self.bandwidth
 
 
 @dataclass(frozen=True, slots=True)

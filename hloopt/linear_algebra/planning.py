@@ -22,6 +22,7 @@ from hloopt.linear_algebra.products import (
     distributed,
     factored,
     glued,
+    has_sums,
 )
 from hloopt.linear_algebra.terms import TensorIndex
 
@@ -39,6 +40,8 @@ _MOST_SHARED: Final = 16
 """Intermediate values that are tried as shared ones."""
 _DISTRIBUTED: Final = 4
 """How many times fewer flops a sum has to have when multiplied out: its error is that of the largest term."""
+_UPDATED: Final = 1.5
+"""The same of a matrix and products that are added to it: these were rounded already, with the same error."""
 
 
 def reached(uses: Iterable[Use]) -> list[PlanNode]:
@@ -100,6 +103,8 @@ class ClusterPlanner:
     def planned(self, values: Sequence[Addends]) -> list[Use]:
         """A plan for all values together."""
         best = [self.rewritten(value) for value in values]
+        if len(best) > 1 and any(map(has_sums, best)):
+            best = self._beside_others(best)
         self.seen.clear()
         uses = [self.sum(value) for value in best]
         shared = [node for node, count in self.seen.items() if count > 1 and node.flops]
@@ -118,17 +123,35 @@ class ClusterPlanner:
         self.paid.clear()
         return uses
 
+    def _beside_others(self, values: Sequence[Addends]) -> list[Addends]:
+        """Sums again where what the other values compute costs nothing: ``A (B + D)`` beside ``A B``."""
+        found = list(values)
+        for at, value in enumerate(values):
+            if not has_sums(value) or self.is_spent:
+                continue
+            others = [self.sum(one) for place, one in enumerate(found) if place != at]
+            self.paid = {node for node in reached(others) if node.flops}
+            found[at] = self.rewritten(value)
+            self.paid = set()
+        both = [seconds([self.sum(value) for value in each]) for each in (values, found)]
+        return found if both[1] < both[0] else list(values)
+
+    def _cost(self, value: Addends) -> _Form:
+        """What a form takes besides that which is paid."""
+        rest = [node for node in reached([self.sum(value)]) if node not in self.paid]
+        return _Form(value, sum(node.seconds for node in rest), sum(node.flops for node in rest))
+
     def rewritten(self, value: Addends) -> Addends:
         """The cheapest form that the laws of distribution lead to, one step at a time."""
         value = self._inner(value)
         self._tries = _MOST_TRIED
-        use = self.sum(value)
-        best: _Form | None = _Form(value, seconds([use]), flops([use]))
+        best: _Form | None = self._cost(value)
         while best is not None:
             value, form = best.value, best
             best = (
                 self._cheapest(self._rearranged(value), form, form.flops)
                 or self._cheapest(self._multiplied_out(value), form, form.flops // _DISTRIBUTED)
+                or self._cheapest(self._updates(value), form, int(form.flops / _UPDATED))
                 or self._cheapest(self._and_factored(value), form, form.flops // _DISTRIBUTED)
             )
         return value
@@ -142,9 +165,7 @@ class ClusterPlanner:
             if self._tries <= 0 or self.is_spent:
                 break
             self._tries -= 1
-            value = Addends(products, known.value.names)
-            use = self.sum(value)
-            form = _Form(value, seconds([use]), flops([use]))
+            form = self._cost(Addends(products, known.value.names))
             if form.flops <= most_flops and form.seconds < (best or known).seconds:
                 best = form
         return best
@@ -155,6 +176,9 @@ class ClusterPlanner:
 
     def _multiplied_out(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
         return distributed(value.products, self.nodes.space)
+
+    def _updates(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
+        return distributed(value.products, self.nodes.space, updates=True)
 
     def _and_factored(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
         """What was multiplied out with a common factor taken out of it: ``A (A B + B)`` is ``(A A + A) B``."""

@@ -26,6 +26,7 @@ __all__ = [
     "distributed",
     "factored",
     "glued",
+    "has_sums",
     "merged",
     "settled",
 ]
@@ -129,15 +130,31 @@ def _without_identities(product: WeightedProduct, space: IndexSpace) -> Weighted
 
 
 def distributed(
-    products: Sequence[WeightedProduct], space: IndexSpace
+    products: Sequence[WeightedProduct], space: IndexSpace, *, updates: bool = False
 ) -> Iterator[tuple[WeightedProduct, ...]]:
-    """Each form in which a sum was multiplied out: with all factors or some, whole or partly."""
+    """Each form in which a sum was multiplied out: with all factors or some, whole or partly.
+
+    ``updates`` leaves sums alone of which more than one term is no product.
+    """
     for at, product in enumerate(products):
         for factor in product.factors:
             # A square that is multiplied out cancels: (x - y)^2 is never x^2 - 2xy + y^2.
-            if isinstance(factor, Addends) and product.factors.count(factor) == 1:
+            if (
+                isinstance(factor, Addends)
+                and product.factors.count(factor) == 1
+                and (not updates or _is_updated(factor))
+            ):
                 for form in _multiplied_out(product, factor, space):
                     yield (*products[:at], *form, *products[at + 1 :])
+
+
+def has_sums(value: Addends) -> bool:
+    """Whether a sum is a factor of anything in it."""
+    return any(isinstance(one, Addends) for product in value.products for one in product.factors)
+
+
+def _is_updated(value: Addends) -> bool:
+    return sum(len(product.factors) < 2 for product in value.products) <= 1
 
 
 def _multiplied_out(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hloopt.analysis.matrix_properties import HotIndex, Matrices
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.linear_algebra.nodes import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.rewrite.regions import combiner_computation
 from hloopt.rewrite.site import Site, row_major
 from hloopt.types import DTYPES, ArrayShape, DotDims

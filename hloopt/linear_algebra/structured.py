@@ -7,7 +7,7 @@ from typing import Final
 from hloopt.analysis.matrix_properties import Matrices
 from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.blocks import block_plan
-from hloopt.linear_algebra.nodes import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.selections import selection
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import is_replaceable

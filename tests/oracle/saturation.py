@@ -18,7 +18,8 @@ import hloopt
 from hloopt.ir import Instruction, Module
 from hloopt.linear_algebra import planning
 from hloopt.linear_algebra.clusters import Cluster
-from hloopt.linear_algebra.nodes import AlgebraPrices, Use
+from hloopt.linear_algebra.nodes import Use
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.types import DotDims
 
 SIZES = (1, 32, 128, 256)

@@ -101,6 +101,19 @@ IDENTITIES = {
         (VECTOR, MATRIX),
         0,
     ),
+    "A(B + diag(d)) beside AB": (
+        EYE
+        + f"""ab = {MATRIX} dot(a, b), {PRODUCT}
+        zero = f32[] constant(0)
+        zeros = {MATRIX} broadcast(zero), dimensions={{}}
+        spread = {MATRIX} broadcast(c), dimensions={{0}}
+        diagonal = {MATRIX} select(mask, spread, zeros)
+        sum = {MATRIX} add(b, diagonal)
+        p = {MATRIX} dot(a, sum), {PRODUCT}
+        ROOT r = ({MATRIX}, {MATRIX}) tuple(ab, p)""",
+        (MATRIX, MATRIX, VECTOR),
+        2 * N**3,
+    ),
     "I A = A": (
         EYE
         + f"""one = {MATRIX} convert(mask)
@@ -243,6 +256,26 @@ def _same_bits(given: Module) -> None:
             hloopt.evaluate(given, arrays), hloopt.evaluate(better, arrays), strict=True
         ):
             assert identical(one, other), better.to_text()
+
+
+def test_updates_are_multiplied_out_where_they_would_go_through_memory() -> None:
+    """On the host nothing fuses into a product; sums of two matrices stay, for they may cancel."""
+    update = f"""left = {MATRIX} broadcast(b), dimensions={{0}}
+    right = {MATRIX} broadcast(c), dimensions={{1}}
+    outer = {MATRIX} multiply(left, right)
+    sum = {MATRIX} add(a, outer)
+    ROOT r = {VECTOR} dot(sum, c), {PRODUCT}"""
+    both = f"""sum = {MATRIX} add(a, b)
+    ROOT r = {VECTOR} dot(sum, c), {PRODUCT}"""
+    for body, given, target, changes in (
+        (update, (MATRIX, VECTOR, VECTOR), "host", True),
+        (update, (MATRIX, VECTOR, VECTOR), "h200", False),
+        (both, (MATRIX, MATRIX, VECTOR), "host", False),
+    ):
+        read = hloopt.parse(module(body, *given), "m")
+        assert LinearAlgebra(reassociate=True, target=target).run(read, PassLog()) is changes
+        if changes:
+            assert flops(read) < 2 * N**2 + 4 * N
 
 
 def test_floats_need_leave() -> None:

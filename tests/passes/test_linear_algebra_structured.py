@@ -9,7 +9,7 @@ import pytest
 
 import hloopt
 from hloopt.linear_algebra import LinearAlgebra, blocks
-from hloopt.linear_algebra.nodes import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.rewrite import PassLog
 from tests.passes.proof import check
 

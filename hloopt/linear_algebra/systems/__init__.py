@@ -14,7 +14,7 @@ from ml_dtypes import finfo
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import open_computations
-from hloopt.linear_algebra.nodes import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.systems.chains import SolveChain, read_chain
 from hloopt.linear_algebra.systems.factors import equal_factors, take_transposed
 from hloopt.linear_algebra.systems.solved_factors import solved_factors

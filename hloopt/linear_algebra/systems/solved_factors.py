@@ -9,7 +9,7 @@ from math import prod
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.linear_algebra.nodes import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.systems.chains import Labels, SolveChain, read_chain, read_steps
 from hloopt.linear_algebra.systems.steps import IndexLabel, Triangle
 from hloopt.linear_algebra.systems.writing import ChainWriter, has_one_precision

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.linear_algebra.nodes import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.systems.chains import SolveChain
 from hloopt.linear_algebra.systems.steps import IndexLabel, Triangle
 from hloopt.rewrite.site import Site, row_major
