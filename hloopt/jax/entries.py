@@ -39,7 +39,7 @@ class _Registered:
 
     def __del__(self) -> None:
         """Make it unknown, where no other has taken its number."""
-        if hasattr(self, "_library") and self.number not in _known:
+        if hasattr(self, "_library") and _known.get(self.number) in (None, self):
             self._library.hloopt_register(ctypes.c_int64(self.number), None)
 
 

@@ -19,6 +19,7 @@ from jaxlib.mlir.dialects import func
 
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module, build, edit
+from hloopt.jax.primitive import inner_calls_are_parts
 from hloopt.proto import read_proto
 from hloopt.proto.writer import module_proto
 from hloopt.runtime.amended import CALLBACKS
@@ -47,7 +48,7 @@ def module_of(jaxpr: Any, name: str, platform: str, donated: Sequence[bool] = ()
     fun.__name__ = name
     given_up = tuple(number for number, is_donated in enumerate(donated) if is_donated)
     traced = jax.jit(fun, keep_unused=True, donate_argnums=given_up).trace(*jaxpr.in_avals)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), inner_calls_are_parts():
         # The caller's own call says which donated arrays no result can take.
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         lowered = traced.lower(lowering_platforms=(platform,))

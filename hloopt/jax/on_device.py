@@ -28,6 +28,7 @@ from hloopt.ir import Module
 from hloopt.jax.entries import call_entry
 from hloopt.jax.function import Optimizing
 from hloopt.jax.modules import module_of, platform_of
+from hloopt.kernels.buffers.slots import array_leaves
 from hloopt.kernels.selection import KernelSelection
 from hloopt.pipelines import Given
 from hloopt.runtime.program import DeviceOptions, NativeOptions, NumpyOptions
@@ -96,7 +97,7 @@ class OnDevice(Optimizing):
         platform = platform_of(ctx)
         module = self.made_of(module_of(jaxpr, self.name, platform, donated))
         if _CALLED.get(self._device) != platform:
-            return self._called_back(ctx, operands, jaxpr, module)
+            return self._called_back(ctx, operands, module)
         options = self._options
         assert isinstance(options, DeviceOptions)
         prepared = prepare(module, options, results_apart=True)
@@ -111,11 +112,16 @@ class OnDevice(Optimizing):
             lambda: PythonEntry(calls, len(operands) + 2, len(jaxpr.out_avals)),
         )
 
-    def _called_back(
-        self, ctx: Any, operands: Sequence[Any], jaxpr: Any, module: Module
-    ) -> Sequence[Any]:
+    def _called_back(self, ctx: Any, operands: Sequence[Any], module: Module) -> Sequence[Any]:
         program = compile_module(module, self._device, self._options)
-        results = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in jaxpr.out_avals]
+        # Random keys of JAX are arrays here.
+        given, results = (
+            [jax.core.ShapedArray(one.dims, one.dtype.numpy) for one in arrays]
+            for arrays in (
+                [one.array for one in module.entry.parameters],
+                array_leaves(module.entry.result_shape),
+            )
+        )
 
         def run(*arrays: Any) -> list[Any]:
             return program.run([np.asarray(one) for one in arrays])
@@ -124,7 +130,7 @@ class OnDevice(Optimizing):
             return jax.pure_callback(run, results, *values)
 
         lower = mlir.lower_fun(called, multiple_results=True)
-        found: Sequence[Any] = lower(ctx, *operands)
+        found: Sequence[Any] = lower(ctx.replace(avals_in=given, avals_out=results), *operands)
         return found
 
 

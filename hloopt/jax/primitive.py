@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
 
@@ -20,11 +22,13 @@ from jax.interpreters import ad, batching, mlir
 
 from hloopt.ir import Module
 
-__all__ = ["Backend", "bind", "calls_in"]
+__all__ = ["Backend", "bind", "calls_in", "inner_calls_are_parts"]
 
 # Elements from which on an array that a function refers to is an input of its module: what is known is folded,
 # but the text of a module should not grow with weights.
 _MOST_KNOWN = 1024
+
+_is_part: ContextVar[bool] = ContextVar("is_part", default=False)
 
 call_p = Primitive("hloopt_call")
 call_p.multiple_results = True
@@ -90,6 +94,16 @@ def _trace(fun: Callable[..., Sequence[Any]], *operands: Any) -> tuple[Any, list
     return jax.make_jaxpr(opened)(*given, *operands), given
 
 
+@contextmanager
+def inner_calls_are_parts() -> Iterator[None]:
+    """What is lowered in it has in place of calls what they compute: the outermost call is one module."""
+    before = _is_part.set(True)
+    try:
+        yield
+    finally:
+        _is_part.reset(before)
+
+
 def calls_in(jaxpr: Any) -> list[Any]:
     """The equations of a closed jaxpr that are such calls."""
     return [one for one in jaxpr.jaxpr.eqns if one.primitive is call_p]
@@ -111,6 +125,11 @@ def _shapes(*operands: Any, jaxpr: Any, backend: Backend, donated: Any) -> Seque
 
 
 def _lower(ctx: Any, *operands: Any, jaxpr: Any, backend: Backend, donated: Any) -> Sequence[Any]:
+    if _is_part.get():
+        found: Sequence[Any] = mlir.lower_fun(jaxpr_as_fun(jaxpr), multiple_results=True)(
+            ctx, *operands
+        )
+        return found
     return backend.lower(ctx, operands, jaxpr, donated)
 
 

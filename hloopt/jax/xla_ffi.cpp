@@ -32,6 +32,8 @@ XLA_FFI_Error* error(const XLA_FFI_CallFrame* frame, const char* message) {
 
 }  // namespace
 
+extern "C" bool hloopt_is_known(int64_t number) { return found(number) != nullptr; }
+
 // Entries have numbers that say what they compute, so that a program XLA has cached finds them.
 extern "C" void hloopt_register(int64_t number, hloopt::Entry* entry) {
   std::lock_guard<std::mutex> lock(guard);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,6 +20,7 @@ except DeviceError as error:
 jnp = jax.numpy
 
 import hloopt.jax  # noqa: E402 - needs jax
+from hloopt.jax import entries  # noqa: E402
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
 
@@ -144,3 +147,35 @@ def test_types_that_have_no_address_are_refused() -> None:
         UnsupportedError, match=r"s4\[4,6\]\S* in memory is no row-major array of whole bytes"
     ):
         hloopt.jax.native(lambda x: x.astype(jnp.int4))(X)
+
+
+def test_calls_within_calls_are_part_of_them() -> None:
+    """Whichever is inside: one module, one call; derivatives too."""
+    inner = lambda x: jnp.exp(-x * x)  # noqa: E731
+    for wrapped in (hloopt.jax.native(inner), hloopt.jax.optimize(inner)):
+        fun = lambda x, call: jax.grad(lambda x: call(x).sum())(x) + call(x)  # noqa: E731
+        for outer in (hloopt.jax.native, hloopt.jax.optimize):
+            found = outer(lambda x, fun=fun, wrapped=wrapped: fun(x, wrapped))
+            equal(jax.jit(lambda x, fun=fun: fun(x, inner))(X), found(X))
+            assert not any(one.opcode == "custom-call" for one in found.module(X).instructions())
+
+
+def test_programs_that_are_gone_are_unknown() -> None:
+    """They are forgotten with the function that JAX compiled, and others are not."""
+    kept, gone = hloopt.jax.native(lambda x: x + 1), hloopt.jax.native(lambda x: x - 1)
+    kept(X)
+    before = set(entries._known)
+    gone(X)
+    (number,) = set(entries._known) - before
+    registered = entries._known[number]
+    jax.clear_caches()
+    assert number in entries._known, "while somebody holds it"
+    del registered, gone
+    jax.clear_caches()
+    gc.collect()
+    assert number not in entries._known
+    found = entries._library().hloopt_is_known
+    assert [bool(found(ctypes.c_int64(one))) for one in (number, *before)] == [False] + [
+        one in entries._known for one in before
+    ]
+    equal(jax.jit(lambda x: x + 1)(X), kept(X))
