@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -29,21 +30,13 @@ Handler: TypeAlias = Literal["hloopt_native", "hloopt_on_stream"]
 _PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
 
 
-class _Registered:
-    """An entry that XLA's handlers find by its number, until nothing refers to it."""
-
-    def __init__(self, number: int, entry: AddressEntry) -> None:
-        self.number, self.entry = number, entry
-        self._library = _library()
-        self._library.hloopt_register(ctypes.c_int64(number), ctypes.c_void_p(entry.address))
-
-    def __del__(self) -> None:
-        """Make it unknown, where no other has taken its number."""
-        if hasattr(self, "_library") and _known.get(self.number) in (None, self):
-            self._library.hloopt_register(ctypes.c_int64(self.number), None)
+class _Lowered:
+    """What keeps an entry until XLA has compiled the calls of it; after that XLA's executables do."""
 
 
-_known: WeakValueDictionary[int, _Registered] = WeakValueDictionary()
+_entries: dict[int, AddressEntry] = {}
+_lowered: WeakValueDictionary[int, _Lowered] = WeakValueDictionary()
+_lock: Final = Lock()
 
 
 def call_entry(
@@ -61,12 +54,17 @@ def call_entry(
     Results take the memory of the operands that ``input_output_alias`` pairs them with.
     """
     number = int.from_bytes(hashlib.sha256(computes.encode()).digest()[:8], signed=True)
-    registered = _known.get(number)
-    if registered is None:
-        registered = _known[number] = _Registered(number, make())
+    with _lock:
+        _forget_unused()
+        lowered = _lowered.setdefault(number, _Lowered())
+    ctx.module_context.add_keepalive(lowered)
+    if number not in _entries:
+        entry = make()
+        with _lock:
+            if number not in _entries:
+                _entries[number] = entry
+                _library().hloopt_register(ctypes.c_int64(number), ctypes.c_void_p(entry.address))
     _make_known(handler, platform)
-    # The number says which entry it is, but does not keep it.
-    ctx.module_context.add_keepalive(registered)
     aliases: Sequence[AliasEntry] = module.attributes.get("input_output_alias", ())
     call = jax.ffi.ffi_lowering(
         handler,
@@ -78,10 +76,18 @@ def call_entry(
     return found
 
 
+def _forget_unused() -> None:
+    """Free the entries that no executable of XLA's calls any more, and none will."""
+    for number in list(_entries):
+        if number not in _lowered and _library().hloopt_forget(ctypes.c_int64(number)):
+            del _entries[number]
+
+
 @cache
 def _make_known(handler: Handler, platform: str) -> None:
-    capsule = jax.ffi.pycapsule(getattr(_library(), handler))
-    jax.ffi.register_ffi_target(handler, capsule, platform=_PLATFORMS[platform])
+    stages = {"instantiate": _library().hloopt_instantiate, "execute": getattr(_library(), handler)}
+    capsules = {stage: jax.ffi.pycapsule(function) for stage, function in stages.items()}
+    jax.ffi.register_ffi_target(handler, capsules, platform=_PLATFORMS[platform])
 
 
 @cache
