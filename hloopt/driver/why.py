@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from hloopt.analysis.measured import joined_times
 from hloopt.backends import check_device
@@ -39,6 +39,29 @@ if TYPE_CHECKING:
 __all__ = ["why", "why_module", "why_slower"]
 
 
+@overload
+def why(
+    module: Module | str | Path,
+    target: str = ...,
+    *,
+    after: None = ...,
+    kinds: Sequence[str] = ...,
+    most: int = ...,
+    pipeline: Given | None = ...,
+    cost_model: str = ...,
+    profile: TraceProfile | str | Path | None = ...,
+    measure: str | None = ...,
+) -> Findings: ...
+@overload
+def why(
+    module: Module | str | Path,
+    target: str = ...,
+    *,
+    after: Module | str | Path,
+    most: int = ...,
+    pipeline: Given | None = ...,
+    cost_model: str = ...,
+) -> PlansParted: ...
 def why(
     module: Module | str | Path,
     target: str = "h200",

@@ -7,6 +7,8 @@ from functools import partial
 from typing import Final
 
 from hloopt.analysis.effects import Effects
+from hloopt.cost_models.host import blas_run_time
+from hloopt.cost_models.model import NOTHING
 from hloopt.dataclass import dataclass
 from hloopt.findings.finding import FindingRemedy, ReducedDot
 from hloopt.findings.planning import ProgramPlan
@@ -155,12 +157,15 @@ def _inside(site: Site, places: Instruction, rows: int) -> Instruction:
 
 
 def thin(subject: Subject) -> Iterator[FindingCandidate]:
-    """Products with a side shorter than a tile."""
-    on_host = subject.planner.predictor.target.kind == "cpu"
+    """Products with a side shorter than a tile; on the host those that a BLAS makes."""
+    target = subject.planner.predictor.target
+    on_host = target.kind == "cpu"
     for dot in sites(subject.module, "dot"):
         dims = DotDims.of(dot.attributes)
         lhs, rhs = (operand.array for operand in dot.operands)
         if not dims.lhs_contracting or not dot.array.dtype.is_float:
+            continue
+        if on_host and blas_run_time(dot, NOTHING, target) is None:
             continue
         sides = {
             "M": _size(lhs, dims.lhs_free(lhs.rank)),

@@ -29,7 +29,12 @@ _LARGE: Final = 1 << 20
 
 
 def between(subject: Subject) -> Iterator[FindingCandidate]:
-    """Arrays between kernels that take a part of the peak, the largest first."""
+    """Arrays between kernels that take a part of the peak, the largest first.
+
+    None on the host: what XLA and ``native`` fuse there, and so what is in memory, follows other rules.
+    """
+    if subject.planner.predictor.target.kind == "cpu":
+        return
     if not subject.plan.provenance.history.plans:
         return  # nothing was to be fused: no decision to explain
     if not subject.is_small:

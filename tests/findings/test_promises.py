@@ -112,3 +112,19 @@ ENTRY main {
     exact = hloopt.optimize(hloopt.parse(text), "simplify").entry.root
     assert exact.opcode == "divide"
     assert exact.operands[1].operands[0].opcode == "sqrt"
+
+
+@pytest.mark.parametrize(("rows", "depth", "count"), [(200_000, 2, 1), (2, 7, 0)])
+def test_a_product_that_no_blas_makes_is_not_too_thin_for_one(
+    rows: int, depth: int, count: int
+) -> None:
+    """A loop of the host computes small ones, which copies no matrix."""
+    text = f"""HloModule thin
+ENTRY main {{
+  x = f32[{rows},{depth}] parameter(0)
+  w = f32[{depth},2] parameter(1)
+  d = f32[{rows},2] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT r = f32[{rows},2] tanh(d)
+}}
+"""
+    assert len(hloopt.why(hloopt.parse(text), "host", kinds=["thin-product"]).rows) == count

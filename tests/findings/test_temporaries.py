@@ -55,6 +55,13 @@ def test_what_is_fused_is_not_named() -> None:
     assert hloopt.why(hloopt.parse(text), kinds=["copy"]).arrays == ()
 
 
+def test_none_are_found_on_the_host() -> None:
+    """Other passes decide there what is in memory."""
+    text = kind_examples()["temporary"].example
+    assert hloopt.why(hloopt.parse(text), kinds=["temporary"]).rows
+    assert not hloopt.why(hloopt.parse(text), "host", kinds=["temporary"]).rows
+
+
 def test_small_arrays_are_not_named() -> None:
     """They cost no more than the launch of the second kernel."""
     text = kind_examples()["temporary"].example.replace("500", "50").replace("700", "70")

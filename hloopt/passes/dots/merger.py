@@ -19,6 +19,7 @@ from hloopt.types import ArrayShape, DotDims, SliceRange, free_dims
 __all__ = ["DotMerger"]
 
 _MOST_MOVED = 256
+_MOST_NEEDED = 512
 _MOST_TRIED = 8
 _MOST_GROUPS = 64
 """Groups that are looked at for one dot, the latest: of a long chain each dot is a group."""
@@ -145,7 +146,9 @@ ENTRY main {
             return
         size = _moved_bytes(dot)
         small = size <= self.max_bytes
-        for group in groups.setdefault(_key(dot, shared), [])[-_MOST_GROUPS:]:
+        tried = groups.setdefault(_key(dot, shared), [])[-_MOST_GROUPS:]
+        behind = order.needed_by(dot, tried[0].dots[0]) if tried else frozenset()
+        for group in tried:
             if not (small or group.all_small):
                 log.miss(
                     "merge dots",
@@ -153,7 +156,7 @@ ENTRY main {
                     f"{size} bytes are more than max_bytes={self.max_bytes}, as in its group already",
                 )
                 continue
-            if order.move_before(group.dots[0], dot, group.dots):
+            if behind.isdisjoint(group.dots) and order.move_before(group.dots[0], dot, group.dots):
                 group.dots.append(dot)
                 group.all_small &= small
                 return
@@ -177,6 +180,18 @@ class _Order:
 
     def __post_init__(self) -> None:
         self.number = {entry: at for at, entry in enumerate(self.computation)}
+
+    def needed_by(self, dot: Instruction, first: Instruction) -> frozenset[Instruction]:
+        """What ``dot`` needs, from ``first`` on; of much not all.  In a chain no two dots go together."""
+        limit = self.number[first]
+        found: set[Instruction] = set()
+        pending = [*dot.operands]
+        while pending and len(found) < _MOST_NEEDED:
+            one = pending.pop()
+            if one not in found and self.number[one] >= limit:
+                found.add(one)
+                pending += one.operands
+        return frozenset(found)
 
     def move_before(self, first: Instruction, dot: Instruction, group: list[Instruction]) -> bool:
         """Move what ``dot`` reads before ``first``; False, and nothing moved, where that cannot be."""
