@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.linear_algebra.masks import where_places
 from hloopt.linear_algebra.nodes import Cut, PlanNode, PlanNodeKind, Use, is_elementwise
 from hloopt.linear_algebra.terms import Coefficient, IndexAxes, IndexSpace, TensorIndex
 from hloopt.rewrite.regions import combiner_computation
 from hloopt.rewrite.site import Site, row_major
-from hloopt.types import DTYPES, ArrayShape, Dims, DType, SliceRange
+from hloopt.types import ArrayShape, Dims, DType, SliceRange
 
 __all__ = ["PlanWriter"]
 
@@ -123,7 +124,7 @@ class PlanWriter:
         return _Built(site.scalar(self.dtype.name, 1), ())
 
     def _identity(self, site: Site, node: PlanNode, _: Sequence[int]) -> _Built:
-        mask = _diagonal(site, site.root.array, node.sizes, (0, 1))
+        mask = where_places(site, row_major(site.root.array, node.sizes), (0, 1), "EQ")
         shape = ArrayShape(self.dtype, mask.array.dims, mask.array.layout)
         return _Built(site.make("convert", mask, shape=shape), _own(node))
 
@@ -134,7 +135,7 @@ class PlanWriter:
         for place, name in enumerate(names):
             first = names.index(name)
             if first != place:
-                mask = _diagonal(site, value.array, value.array.dims, (first, place))
+                mask = where_places(site, value.array, (first, place), "EQ")
                 value = site.make(
                     "select", mask, value, site.splat(value.array, 0), shape=value.array
                 )
@@ -194,7 +195,7 @@ class PlanWriter:
         names = tuple(dict.fromkeys((*built.names, *mask.names)))
         value = self._arranged(site, built, names, self._sizes_of(node))
         dims = tuple(names.index(name) for name in mask.names)
-        selected = _diagonal(site, value.array, value.array.dims, (dims[0], dims[1]))
+        selected = where_places(site, value.array, (dims[0], dims[1]), "EQ")
         value = site.make("select", selected, value, site.splat(value.array, 0), shape=value.array)
         return self._in_own_names(node, value, names)
 
@@ -288,12 +289,3 @@ def _range(cut: Cut) -> SliceRange:
 
 def _without(items: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
     return tuple(item for place, item in enumerate(items) if place not in gone)
-
-
-def _diagonal(site: Site, like: ArrayShape, dims: Dims, places: tuple[int, int]) -> Instruction:
-    """Whether two positions of an element are the same."""
-    shape = row_major(like, dims)
-    counted = ArrayShape(DTYPES["s32"], dims, shape.layout)
-    counts = [site.make("iota", shape=counted, iota_dimension=place) for place in places]
-    mask = ArrayShape(DTYPES["pred"], dims, shape.layout)
-    return site.make("compare", *counts, shape=mask, direction="EQ")

@@ -1,4 +1,4 @@
-"""What shows in an instruction that it is zero, sums from zero, or takes the diagonal of a matrix."""
+"""What shows in an instruction that it is zero, sums from zero, or takes a diagonal; masks that are made."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import Final
 
 from hloopt.ir import Instruction
 from hloopt.rewrite import splat_literal
-from hloopt.rewrite.regions import named_combiner
+from hloopt.rewrite.regions import combiner_computation, named_combiner
+from hloopt.rewrite.site import Site, row_major
+from hloopt.types import DTYPES, ArrayShape
 
-__all__ = ["compared_dims", "gathered_diagonal", "is_masked", "is_summing"]
+__all__ = [
+    "compared_dims",
+    "diagonal_of",
+    "gathered_diagonal",
+    "is_masked",
+    "is_summing",
+    "where_places",
+]
 
 _KEEPING: Final = frozenset({"broadcast", "convert", "reshape"})
 _MOST_VIEWS: Final = 16
@@ -133,3 +142,29 @@ def _components(indices: Instruction, vector: int) -> list[int] | None:
             return None
         found += [counted] * (piece.array.dims[vector] if vector < piece.array.rank else 1)
     return found
+
+
+def where_places(
+    site: Site, like: ArrayShape, places: tuple[int, int], direction: str
+) -> Instruction:
+    """A pred of the dimensions of ``like``: whether the index of one is in a relation to that of the other."""
+    counted = ArrayShape(DTYPES["s32"], like.dims, like.layout)
+    counts = [site.make("iota", shape=counted, iota_dimension=place) for place in places]
+    mask = ArrayShape(DTYPES["pred"], like.dims, like.layout)
+    return site.make("compare", *counts, shape=mask, direction=direction)
+
+
+def diagonal_of(site: Site, matrix: Instruction) -> Instruction:
+    """The diagonals [batch, n] of matrices [batch, n, n]: sums of rows in which nothing else is left."""
+    shape = matrix.array
+    rank, name = shape.rank, shape.dtype.name
+    mask = where_places(site, shape, (rank - 2, rank - 1), "EQ")
+    alone = site.make("select", mask, matrix, site.splat(shape, 0), shape=shape)
+    return site.make(
+        "reduce",
+        alone,
+        site.scalar(name, 0),
+        shape=row_major(shape, shape.dims[:-1]),
+        dimensions=(rank - 1,),
+        to_apply=combiner_computation(matrix.module, "add", name),
+    )

@@ -67,6 +67,11 @@ class AlgebraPrices:
         work = matrices * rows * rows * columns
         return self.launch + max(work / (_SOLVING * self.flops), moved)
 
+    def factor(self, matrices: int, rows: int) -> float:
+        """Of LU factors; Cholesky factors take half of it."""
+        work = 2 * matrices * rows**3 / 3
+        return self.launch + max(work / (_SOLVING * self.flops), self._moved(matrices * rows**2))
+
     def sum(self, elements: int) -> float:
         """Of adding up an array."""
         return self.launch + max(elements / self.flops, self._moved(elements))

@@ -16,7 +16,9 @@ from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import open_computations
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.systems.chains import SolveChain, read_chain
+from hloopt.linear_algebra.systems.diagonals import diagonal_systems
 from hloopt.linear_algebra.systems.factors import equal_factors, take_transposed
+from hloopt.linear_algebra.systems.known_factors import known_factors
 from hloopt.linear_algebra.systems.solved_factors import solved_factors
 from hloopt.linear_algebra.systems.steps import Triangle
 from hloopt.linear_algebra.systems.writing import ProductOfSolution, product_of_solution
@@ -32,6 +34,7 @@ _LEAST: Final = 0.95
 _FACTOR: Final = "cholesky(transpose(A), lower=false) => transpose(cholesky(A, lower=true))"
 _INVERSE: Final = "dot(inverse(A), B) => solve(A, B)"
 _FACTORED: Final = "solve(A, dot(U, W)) => dot(solve(A, U), W)"
+_DIAGONAL: Final = "solve(diagonal, B) => divide(B, diagonal)"
 _SOLUTION: Final = "dot(solve(A, R), B) => solve(A, dot(R, B))"
 
 
@@ -43,6 +46,8 @@ class LinearSystems(Pass):
         dot(solve(A, R), B)    =>  solve(A, dot(R, B))
         solve(A, dot(U, W))    =>  dot(solve(A, U), W)
         dot(B, solve(A, R))    =>  dot(solve(transpose(A), transpose(B)), R), the other way round
+        solve(diagonal, B)     =>  divide(B, diagonal)
+        getrf(A)               =>  potrf(A), or A itself, where A is positive definite or a triangle
 
     A solution is read through triangular systems (``triangular-solve``, LAPACK's ``trsm``), exchanged rows and
     signs, so that an inverse, which is solved for an identity, is one, whatever factors it comes from.  All
@@ -87,6 +92,8 @@ ENTRY main {
     def run_on(self, computation: Computation, log: PassLog) -> bool:
         """Share the factors of one computation and change its products; whether any was."""
         shared = self._share(computation, log)
+        shared |= self._take_known(computation, log)
+        shared |= self._divide(computation, log)
         rounds = 0
         while rounds < _ROUNDS and self._all(computation, log):
             rounds += 1
@@ -99,6 +106,45 @@ ENTRY main {
                 break
             log.hit(_FACTOR, factor, f"{first.name} has the same elements")
             take_transposed(factor, first)
+            changed = True
+        return changed
+
+    def _take_known(self, computation: Computation, log: PassLog) -> bool:
+        """Factor what is known to be definite or a triangle in less time."""
+        changed = False
+        for found in known_factors(computation, find_target(self.target)):
+            if not log.allows():
+                break
+            (before, after), matrix = found.seconds, found.call.operands[0].array
+            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            if not (self.fast_math or self.reassociate):
+                log.miss(
+                    found.rule, found.call, f"{gain}: {matrix.dtype.name} would round otherwise"
+                )
+                continue
+            step = float(finfo(matrix.dtype.numpy).eps) / 2  # type: ignore[no-untyped-call]
+            error = (matrix.dims[-1] + 1) * step
+            if error < 1 and found.kind == "definite":
+                gain += f", off by at most {error / (1 - error):.2g} of |L| |L'|"
+            log.hit(found.rule, found.call, gain)
+            found.write()
+            changed = True
+        return changed
+
+    def _divide(self, computation: Computation, log: PassLog) -> bool:
+        """Divide where a triangle has nothing beside its diagonal."""
+        changed = False
+        for found in diagonal_systems(computation, find_target(self.target)):
+            if not log.allows():
+                break
+            (before, after), solve = found.seconds, found.solve
+            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            if not (self.fast_math or self.reassociate):
+                kind = solve.array.dtype.name
+                log.miss(_DIAGONAL, solve, f"{gain}: zeros of {kind} may meet what is not finite")
+                continue
+            log.hit(_DIAGONAL, solve, gain)
+            found.write()
             changed = True
         return changed
 
