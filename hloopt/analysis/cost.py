@@ -20,6 +20,7 @@ __all__ = [
     "Cost",
     "computation_cost",
     "dot_flops",
+    "elements_demanded",
     "instruction_cost",
     "loop_bytes_read",
     "module_cost",
@@ -265,9 +266,30 @@ def _fusion(analysis: _Analysis, instruction: Instruction) -> Cost:
         read = sum(loop_bytes_read(instruction))
         written = instruction.shape.byte_size
         return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
-    read = sum(_parameter_bytes(parameter) for parameter in body.parameters)
+    needs = elements_demanded(body)
+    read = sum(_parameter_bytes(parameter, needs) for parameter in body.parameters)
     written = sum(map(_output_bytes, body.results))
     return analysis.arithmetic(body) + Cost(bytes_read=read, bytes_written=written)
+
+
+def elements_demanded(body: Computation) -> Mapping[Instruction, int]:
+    """At most so many elements of each instruction, where each is computed once for each that reads it.
+
+    Elementwise ops need as many of their operands as are needed of them, slices and gathers what they take, all
+    others every element.  What nothing needs is missing.
+    """
+    found: dict[Instruction, int] = {body.root: elements_of(body.root.shape)}
+    for inner in reversed(list(body)):
+        if inner not in found:
+            continue
+        wanted = found[inner]
+        for place, operand in enumerate(inner.operands):
+            every = elements_of(operand.shape)
+            passes = inner.opcode in _TAKING and not place
+            if passes or (inner.op.is_elementwise and every == elements_of(inner.shape)):
+                every = min(every, wanted)
+            found[operand] = min(elements_of(operand.shape), found.get(operand, 0) + every)
+    return found
 
 
 def loop_bytes_read(fusion: Instruction) -> tuple[int, ...]:
@@ -314,13 +336,22 @@ def _is_only_written(body: Computation, number: int) -> bool:
     )
 
 
-def _parameter_bytes(parameter: Instruction) -> int:
-    """What a fusion reads of a parameter: slices only, where nothing else uses it."""
-    total = 0
+_TAKING = frozenset({"dynamic-slice", "gather", "slice"})
+
+
+def _parameter_bytes(parameter: Instruction, needs: Mapping[Instruction, int]) -> int:
+    """What a fusion reads of a parameter: slices only, where nothing else uses it.
+
+    ``needs`` are the elements that are needed of what is computed from it.
+    """
+    total, elements = 0, elements_of(parameter.shape)
     for user in parameter.users:
+        if user.op.is_elementwise and elements_of(user.shape) == elements:
+            total += parameter.shape.byte_size * needs.get(user, 0) // max(1, elements)
+            continue
         if user.operands[0] is not parameter or parameter in user.operands[1:]:
             return parameter.shape.byte_size
-        if user.opcode in ("slice", "dynamic-slice", "gather"):
+        if user.opcode in _TAKING:
             total += user.shape.byte_size
         elif user.opcode != "dynamic-update-slice":
             return parameter.shape.byte_size

@@ -9,18 +9,18 @@ counts reads and writes the same way (``block_level``); arithmetic is that of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import prod
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hloopt.analysis.backend_config import custom_name
+from hloopt.analysis.cost import elements_demanded
 from hloopt.analysis.reduction import WARP_SIZE, reduction_dims
-from hloopt.cost_models.device_times import LAUNCH_NS, DeviceTimes
+from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS, DeviceTimes
 from hloopt.cost_models.instructions import issued_ns
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.ir import Computation, Instruction
-from hloopt.types import ArrayShape, leaves
+from hloopt.types import ArrayShape, elements_of, leaves
 
 __all__ = ["WHOLE_ROW", "fused_rows_run_time", "launches_of_rows", "rows_run_time"]
 
@@ -32,6 +32,8 @@ _ELEMENTS: Final = 16
 """Of a row, which a thread has: as the kernel's own tile."""
 _BLOCKS_A_CORE: Final = 3
 """Which go from row to row, where columns are added up."""
+_CACHED: Final = 8
+"""Bytes a place of the rows that all cores have at once, which lie in the second-level cache meanwhile."""
 _KEPT: Final = 32
 """Elements of a row that a thread keeps at most."""
 
@@ -53,22 +55,26 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
         return None
     threads = min(_MOST_THREADS, -(-minor // (_ELEMENTS * WARP_SIZE)) * WARP_SIZE)
     blocks = max(1, rows // max(1, 256 // threads))
-    phases = _phases(body, rows * minor)
+    phases, needs = _phases(body, rows * minor), elements_demanded(body)
     passes = len(set().union(*phases.values()))
     again = 0 if minor <= _KEPT * _MOST_THREADS else passes - 1
-    read = total = 0.0
-    for operand in dict.fromkeys(fusion.operands):
-        size = operand.shape.byte_size
-        dims = operand.array.dims if isinstance(operand.shape, ArrayShape) else ()
-        elements = prod(dims)
-        wanted = size
+    cached = _CACHED * minor * min(blocks, times.target.cores) <= times.target.l2_size
+    total, read = 0, 0.0
+    for operand, size in _read_once(fusion, needs).items():
+        elements = operand.array.elements if isinstance(operand.shape, ArrayShape) else 0
+        repeated = 0
         if 1 < elements < rows * minor and elements != rows:
             # One for each place of a row: the blocks read it again and again.
-            wanted = rows * minor * size // elements
+            repeated = rows * minor * size // elements - size
         elif elements == rows * minor:
-            wanted = size * (1 + again)
-        total += wanted
-        read += times.read(operand.shape, wanted, blocks, coalesced=True)
+            repeated = again * size
+        total += size + repeated
+        read += times.read(operand.shape, size, blocks, coalesced=True)
+        if repeated and elements == rows * minor and cached:
+            read += repeated / (times.target.memory_bandwidth * L2_SPEEDUP) * 1e9
+        elif repeated:
+            every = times.read(operand.shape, size + repeated, blocks, coalesced=True)
+            read += every - times.read(operand.shape, size, blocks, coalesced=True)
     written = sum(leaf.byte_size for leaf in leaves(fusion.shape))
     write = times.write(written)
     partial = (
@@ -78,8 +84,12 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
         # Written by the blocks, and read by a second launch.
         write += 2 * times.write(partial) + LAUNCH_NS
         total, written = total + partial, written + partial
-    often = [(op, len(phases.get(op, "1")) if again else 1) for op in body]
-    flops = sum(usage.op(op).flops * count for op, count in often)
+    often = [
+        (op, share * (len(phases.get(op, "1")) if again else 1))
+        for op in body
+        if (share := needs.get(op, 0) / max(1, elements_of(op.shape)))
+    ]
+    flops = int(sum(usage.op(op).flops * count for op, count in often))
     issued = issued_ns(often, times.target)
     compute = times.compute(flops, blocks, max(threads, 256)) if issued is None else issued
     return RunTime(
@@ -93,6 +103,16 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
         blocks,
         max(threads, 256),
     )
+
+
+def _read_once(fusion: Instruction, needs: Mapping[Instruction, int]) -> dict[Instruction, int]:
+    """Bytes of each operand that are needed; of one that occurs twice what both parameters need."""
+    found: dict[Instruction, int] = {}
+    for operand, parameter in zip(fusion.operands, fusion.calls.parameters, strict=True):
+        size, elements = operand.shape.byte_size, max(1, elements_of(operand.shape))
+        read = size * needs.get(parameter, 0) // elements
+        found[operand] = min(size, found.get(operand, 0) + read)
+    return found
 
 
 def launches_of_rows(fusion: Instruction) -> int:

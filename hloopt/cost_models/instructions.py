@@ -214,7 +214,7 @@ def _nearest(name: str) -> str:
     return "f16" if name.startswith(("f8", "f4", "f6")) else name
 
 
-def issued_ns(ops: Iterable[tuple[Instruction, int]], target: Target) -> float | None:
+def issued_ns(ops: Iterable[tuple[Instruction, float]], target: Target) -> float | None:
     """Nanoseconds that all cores are busy with ops, each so many times, with enough threads for all of them.
 
     XLA's models count the cycles of one op by itself, from operands to result.  Where thousands of threads wait

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
@@ -26,7 +26,7 @@ from hloopt.kernels import is_kernel
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.kernels.row_clusters import RowCluster, row_clusters
+from hloopt.kernels.row_clusters import RowCluster, row_clusters, row_forms
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target, names
 from hloopt.targets.target import HOST
@@ -107,9 +107,12 @@ ENTRY main {
         model = recorder.model(self.cost_model, target)
         rewriter = _Rewriter(self, model, recorder)
         for computation in fusible_computations(module):
-            made = [rewriter.visit(cluster) for cluster in list(row_clusters(computation))]
-            if any(made):
-                restore_order(computation)
+            for form in row_forms(computation):
+                clusters = row_clusters(computation, form)
+                made = [cluster for cluster in clusters if rewriter.visit(cluster)]
+                if made:
+                    _remove_unused(made)
+                    restore_order(computation)
         return recorder.close()
 
 
@@ -140,7 +143,8 @@ class _Rewriter:
         advised = self.recorder.advice.decide(cluster.heroes[0], cluster.last)
         if not advised:
             return advised, None
-        whole = _whole(_apart(cluster), cluster)
+        apart = _apart(cluster)
+        whole = _whole(apart, cluster)
         kernel = find_kernel(WHOLE_ROW)
         fits = kernel.fits(Site(region_of(whole), self.model.target, Limits()))
         if not fits:
@@ -180,9 +184,6 @@ class _Rewriter:
         edit.set_attribute(fusion, "backend_config", written_name(fusion, WHOLE_ROW))
         _hand_over(cluster, fusion)
         self._record(cluster, fusion, comparison)
-        for one in (*reversed(cluster.members), *reversed(cluster.absorbed)):
-            if one.computation is not None and not one.users and not one.is_root:
-                edit.remove(one)
 
     def _record(
         self, cluster: RowCluster, fusion: Instruction, comparison: Comparison | None
@@ -210,6 +211,14 @@ def _own_ns(model: CostModel, kernel: Instruction) -> float:
         return found.exec_ns
     moving = found.read_ns + found.write_ns
     return issued + moving - PARALLELISM * min(issued, moving)
+
+
+def _remove_unused(made: Iterable[RowCluster]) -> None:
+    """Remove what only kernels compute now."""
+    for cluster in made:
+        for one in (*reversed(cluster.members), *reversed(cluster.absorbed)):
+            if one.computation is not None and not one.users and not one.is_root:
+                edit.remove(one)
 
 
 def _operands(cluster: RowCluster) -> tuple[Instruction, ...]:

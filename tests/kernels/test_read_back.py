@@ -82,6 +82,6 @@ def test_a_reader_takes_every_tile_and_every_choice_that_is_written(
         monkeypatch.setattr(choice, "candidates", watched)
         assert not report.notes
         assert again.to_text() == written
-    assert {tile[-1] for tile in seen.get("whole-row", {(0,), (1,)})} == {0, 1}
+    assert {tile[3] for tile in seen.get("whole-row", {(0, 0, 0, 0), (0, 0, 0, 1)})} == {0, 1}
     every = [kernel.name for kernel in kernels(device)]  # type: ignore[arg-type]
     assert len(seen) > 0.5 * len(every), sorted(set(every) - seen.keys())

@@ -187,18 +187,18 @@ def test_no_fuel() -> None:
 
 
 _MAKERS: dict[str, Callable[[str, str], str]] = {
-    "add": lambda a, b: f"f32[6,6] add({a}, {b})",
-    "negate": lambda a, _: f"f32[6,6] negate({a})",
-    "multiply": lambda a, b: f"f32[6,6] multiply({a}, {b})",
-    "transpose": lambda a, _: f"f32[6,6] transpose({a}), dimensions={{1,0}}",
+    "add": lambda a, b: f"f32[40,40] add({a}, {b})",
+    "negate": lambda a, _: f"f32[40,40] negate({a})",
+    "multiply": lambda a, b: f"f32[40,40] multiply({a}, {b})",
+    "transpose": lambda a, _: f"f32[40,40] transpose({a}), dimensions={{1,0}}",
     "dot": lambda a, b: (
-        f"f32[6,6] dot({a}, {b}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        f"f32[40,40] dot({a}, {b}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
     ),
-    "rows": lambda a, _: f"f32[6] reduce({a}, zero), dimensions={{1}}, to_apply=sum",
-    "columns": lambda a, _: f"f32[6] reduce({a}, zero), dimensions={{0}}, to_apply=sum",
-    "over rows": lambda a, _: f"f32[6,6] broadcast({a}), dimensions={{0}}",
-    "over columns": lambda a, _: f"f32[6,6] broadcast({a}), dimensions={{1}}",
-    "small": lambda a, b: f"f32[6] subtract({a}, {b})",
+    "rows": lambda a, _: f"f32[40] reduce({a}, zero), dimensions={{1}}, to_apply=sum",
+    "columns": lambda a, _: f"f32[40] reduce({a}, zero), dimensions={{0}}, to_apply=sum",
+    "over rows": lambda a, _: f"f32[40,40] broadcast({a}), dimensions={{0}}",
+    "over columns": lambda a, _: f"f32[40,40] broadcast({a}), dimensions={{1}}",
+    "small": lambda a, b: f"f32[40] subtract({a}, {b})",
 }
 """Rows are as long as there are rows: only dimensions tell them apart."""
 
@@ -207,7 +207,7 @@ _MAKERS: dict[str, Callable[[str, str], str]] = {
 @settings(max_examples=25, deadline=None)
 def test_random_graphs_keep_their_bits(data: st.DataObject) -> None:
     """Whatever reduces, spreads, mixes and comes back: the module stays valid, and every bit the same."""
-    lines = ["x = f32[6,6] parameter(0)", "v = f32[6] parameter(1)", "zero = f32[] constant(0)"]
+    lines = ["x = f32[40,40] parameter(0)", "v = f32[40] parameter(1)", "zero = f32[] constant(0)"]
     full, single = ["x"], ["v"]
     for number in range(data.draw(st.integers(3, 16))):
         kind = data.draw(st.sampled_from(sorted(_MAKERS)))
@@ -215,9 +215,9 @@ def test_random_graphs_keep_their_bits(data: st.DataObject) -> None:
         operands = [data.draw(st.sampled_from(source[-5:])) for _ in range(2)]
         made = _MAKERS[kind](*operands)
         lines.append(f"i{number} = {made}")
-        (full if made.startswith("f32[6,6]") else single).append(f"i{number}")
+        (full if made.startswith("f32[40,40]") else single).append(f"i{number}")
     results = [*full[-2:], *single[-2:]]
-    shapes = ", ".join("f32[6,6]" if one in full else "f32[6]" for one in results)
+    shapes = ", ".join("f32[40,40]" if one in full else "f32[40]" for one in results)
     lines.append(f"ROOT o = ({shapes}) tuple({', '.join(results)})")
     before, after, _ = _fused("\n  ".join(lines), always=True)
     _assert_equal(before, after)
