@@ -2,22 +2,29 @@
 
 A result is cut into rectangles, each of which is one product over the part of the depth in which neither
 side is zero: cut by rows where the left side has zeros, by columns where the right one has, and by both
-where the result is symmetric, of which one half is then computed and mirrored.  No sum is taken apart: each
-element is the sum of the same numbers, less those that are zero.  Rows of a triangle cut into p parts leave
-(p + 1) / 2 p of the flops.
+where the result is symmetric, of which one half is then computed and mirrored.  What a mask makes zero
+afterwards is not computed either.  No sum is taken apart: each element is the sum of the same numbers, less
+those that are zero.  Rows of a triangle cut into p parts leave (p + 1) / 2 p of the flops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from hloopt.analysis.matrix_properties import Matrices, MatrixProperties
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.linear_algebra.prices import AlgebraPrices
-from hloopt.rewrite.site import Site, row_major
-from hloopt.types import ArrayShape, DotDims, SliceRange
+from hloopt.linear_algebra.rectangles import (
+    Interval,
+    PartsWriter,
+    Rectangle,
+    RectangleKind,
+    size_of,
+)
+from hloopt.rewrite.site import Site
+from hloopt.types import DotDims
 
 __all__ = ["PartedProduct", "block_plan"]
 
@@ -27,14 +34,11 @@ _LEAST: Final = 64
 """Rows of a part."""
 _MOST_TIME: Final = 0.9
 """Of what the whole takes: copies of parts cost more or less than the model says."""
-Interval: TypeAlias = tuple[int, int]
-"""The first index, and the one behind the last."""
-_How: TypeAlias = Literal["zero", "product", "rows", "columns", "mirrored"]
 
 
 @dataclass(frozen=True)
 class _Side:
-    """Where a factor is zero, by its free dimension and its depth."""
+    """Where a factor is zero, by its free dimension and its depth; of the result, by rows and columns."""
 
     free: int
     depth: int
@@ -75,29 +79,12 @@ def _around(several: Sequence[Interval]) -> Interval:
     return (min(one for one, _ in several), max(end for _, end in several)) if several else (0, 0)
 
 
-def _size(one: Interval) -> int:
-    return max(one[1] - one[0], 0)
-
-
-@dataclass(frozen=True)
-class _Rectangle:
-    """A part of the result and how it is made; ``seconds`` and ``flops`` of all that takes."""
-
-    rows: Interval
-    columns: Interval
-    how: _How
-    seconds: float
-    flops: int
-    depth: Interval = (0, 0)
-    parts: tuple[_Rectangle, ...] = ()
-
-
 @dataclass(frozen=True)
 class PartedProduct:
     """A product by its parts; ``before`` is what the whole takes."""
 
     dot: Instruction
-    whole: _Rectangle
+    whole: Rectangle
     before: tuple[float, int]
 
     @property
@@ -111,7 +98,7 @@ class PartedProduct:
     def write(self) -> Instruction:
         """Put the parts in the place of the product; what stands there now."""
         site = Site(self.dot)
-        return site.replace(_Writer(self.dot, site).made(self.whole))
+        return site.replace(PartsWriter(self.dot, site).made(self.whole))
 
 
 def block_plan(dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> PartedProduct | None:
@@ -126,24 +113,43 @@ def block_plan(dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> P
     if search is None:
         return None
     whole, before = search.best(), search.whole()
-    if whole.how == "product" or whole.seconds > before.seconds * _MOST_TIME:
+    if whole.flops >= before.flops or whole.seconds > before.seconds * _MOST_TIME:
         return None
     return PartedProduct(dot, whole, (before.seconds, before.flops))
+
+
+def _left_of(dot: Instruction, matrices: Matrices) -> MatrixProperties:
+    """Zeros where the only reader of a product, a select, takes the other value; nothing of any other."""
+    users = list(dict.fromkeys(dot.users))
+    if len(users) == 1 and users[0].opcode == "select" and not dot.is_root:
+        mask, on_true, on_false = users[0].operands
+        if mask.array.rank == dot.array.rank and on_true is not on_false:
+            known = matrices.of(mask)
+            return (
+                known.zeros_only() if dot is on_true else MatrixProperties(bands=known.true_bands)
+            )
+    return MatrixProperties()
 
 
 class _Search:
     """The cheapest rectangles; each is looked at once."""
 
     def __init__(
-        self, dot: Instruction, sides: tuple[_Side, _Side], prices: AlgebraPrices, batch: int
+        self,
+        dot: Instruction,
+        sides: tuple[_Side, _Side],
+        result: _Side,
+        prices: AlgebraPrices,
+        batch: int,
     ) -> None:
         self._sides = sides
+        self._result = result
         self._prices = prices
         self._batch = batch
         self._depth = dot.operands[0].array.dims[sides[0].depth]
         self._rows, self._columns = dot.array.dims[-2], dot.array.dims[-1]
         self.is_symmetric = False
-        self._known: dict[tuple[Interval, Interval, bool], _Rectangle] = {}
+        self._known: dict[tuple[Interval, Interval, bool], Rectangle] = {}
 
     @classmethod
     def of(cls, dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> _Search | None:
@@ -160,31 +166,36 @@ class _Search:
             _Side(right[0], dims.rhs_contracting[0], matrices.of(rhs)),
         )
         rank = dot.array.rank
-        made = cls(
-            dot, sides, prices, dot.array.elements // (dot.array.dims[-1] * dot.array.dims[-2])
-        )
-        made.is_symmetric = matrices.of(dot).is_symmetric(rank - 2, rank - 1)
-        return made if made.is_symmetric or any(side.has_zeros for side in sides) else None
+        result = _Side(rank - 2, rank - 1, _left_of(dot, matrices))
+        batch = dot.array.elements // (dot.array.dims[-1] * dot.array.dims[-2])
+        made = cls(dot, sides, result, prices, batch)
+        # A mask that leaves one half makes the other one needless.
+        is_symmetric = matrices.of(dot).is_symmetric(rank - 2, rank - 1)
+        made.is_symmetric = is_symmetric and not result.has_zeros
+        has_zeros = any(side.has_zeros for side in (*sides, result))
+        return made if made.is_symmetric or has_zeros else None
 
-    def whole(self) -> _Rectangle:
+    def whole(self) -> Rectangle:
         """The product as it is."""
         return self._product((0, self._rows), (0, self._columns), (0, self._depth))
 
-    def best(self) -> _Rectangle:
+    def best(self) -> Rectangle:
         """The cheapest way to compute all."""
         return self._best((0, self._rows), (0, self._columns), mirrored=self.is_symmetric)
 
-    def _best(self, rows: Interval, columns: Interval, *, mirrored: bool = False) -> _Rectangle:
+    def _best(self, rows: Interval, columns: Interval, *, mirrored: bool = False) -> Rectangle:
         """The cheapest of one product, and of two parts of each side that may be cut."""
         key = rows, columns, mirrored
         found = self._known.get(key)
         if found is None:
             own, depth, others = self._cut(rows, columns)
             if _is_empty(own) or _is_empty(depth) or _is_empty(others):
-                seconds = self._moved(_size(rows) * _size(columns))
-                found = _Rectangle(rows, columns, "zero", seconds, 0)
+                seconds = self._moved(size_of(rows) * size_of(columns))
+                found = Rectangle(rows, columns, "zero", seconds, 0)
             else:
                 ways = [self._product(rows, columns, depth)]
+                if (own, others) != (rows, columns):
+                    ways.append(self._padded(rows, columns, self._product(own, others, depth)))
                 if mirrored:
                     ways += self._mirrored(rows)
                 else:
@@ -198,56 +209,65 @@ class _Search:
         depth = (0, self._depth)
         rows, depth = self._sides[0].cut(rows, depth)
         columns, depth = self._sides[1].cut(columns, depth)
+        rows, columns = self._result.cut(rows, columns)
         return rows, depth, columns
 
-    def _halved(self, rows: Interval, columns: Interval) -> list[_Rectangle]:
-        found: list[_Rectangle] = []
-        if self._sides[0].has_zeros or self.is_symmetric:
+    def _halved(self, rows: Interval, columns: Interval) -> list[Rectangle]:
+        found: list[Rectangle] = []
+        is_cut = self.is_symmetric or self._result.has_zeros
+        if self._sides[0].has_zeros or is_cut:
             found += [
                 self._joined(
                     rows, columns, "rows", (self._best(a, columns), self._best(b, columns))
                 )
                 for a, b in self._two(rows, self._rows, 0)
             ]
-        if self._sides[1].has_zeros or self.is_symmetric:
+        if self._sides[1].has_zeros or is_cut:
             found += [
                 self._joined(rows, columns, "columns", (self._best(rows, a), self._best(rows, b)))
                 for a, b in self._two(columns, self._columns, 1)
             ]
         return found
 
-    def _mirrored(self, rows: Interval) -> list[_Rectangle]:
+    def _mirrored(self, rows: Interval) -> list[Rectangle]:
         """Both squares on the diagonal, and what is below it twice."""
-        found: list[_Rectangle] = []
+        found: list[Rectangle] = []
         for a, b in self._two(rows, self._rows, 0):
             below = self._best(b, a)
             parts = (self._best(a, a, mirrored=True), below, self._best(b, b, mirrored=True))
             joined = self._joined(rows, rows, "mirrored", parts)
-            turned = self._moved(_size(a) * _size(b))
+            turned = self._moved(size_of(a) * size_of(b))
             found.append(
-                _Rectangle(
+                Rectangle(
                     rows, rows, "mirrored", joined.seconds + turned, joined.flops, parts=parts
                 )
             )
         return found
 
     def _joined(
-        self, rows: Interval, columns: Interval, how: _How, parts: tuple[_Rectangle, ...]
-    ) -> _Rectangle:
-        seconds = self._moved(_size(rows) * _size(columns)) + sum(part.seconds for part in parts)
-        return _Rectangle(
+        self, rows: Interval, columns: Interval, how: RectangleKind, parts: tuple[Rectangle, ...]
+    ) -> Rectangle:
+        seconds = self._moved(size_of(rows) * size_of(columns)) + sum(
+            part.seconds for part in parts
+        )
+        return Rectangle(
             rows, columns, how, seconds, sum(part.flops for part in parts), parts=parts
         )
 
-    def _product(self, rows: Interval, columns: Interval, depth: Interval) -> _Rectangle:
+    def _padded(self, rows: Interval, columns: Interval, part: Rectangle) -> Rectangle:
+        """A product with zeros around it."""
+        seconds = part.seconds + self._moved(size_of(rows) * size_of(columns))
+        return Rectangle(rows, columns, "padded", seconds, part.flops, parts=(part,))
+
+    def _product(self, rows: Interval, columns: Interval, depth: Interval) -> Rectangle:
         """One dot of the parts, which are cut out before where they are not all of an operand."""
-        m, n, k = _size(rows), _size(columns), _size(depth)
+        m, n, k = size_of(rows), size_of(columns), size_of(depth)
         seconds = self._prices.matrix_product(self._batch, m, n, k)
         if m * k < self._rows * self._depth:
             seconds += self._moved(m * k)
         if k * n < self._depth * self._columns:
             seconds += self._moved(k * n)
-        return _Rectangle(rows, columns, "product", seconds, 2 * self._batch * m * n * k, depth)
+        return Rectangle(rows, columns, "product", seconds, 2 * self._batch * m * n * k, depth)
 
     def _two(self, one: Interval, whole: int, at: int) -> list[tuple[Interval, Interval]]:
         """An interval in halves, and at the end of the block next to its middle; no part is too small."""
@@ -264,67 +284,3 @@ class _Search:
     def _moved(self, elements: int) -> float:
         """Of reading and writing so many elements of each matrix of the batch."""
         return 2 * self._prices.elementwise(self._batch * elements)
-
-
-class _Writer:
-    """Makes the instructions of rectangles, each part of an operand once."""
-
-    def __init__(self, dot: Instruction, site: Site) -> None:
-        self._dot = dot
-        self._site = site
-        dims = DotDims.of(dot.attributes)
-        lhs, rhs = dot.operands
-        self._free = dims.lhs_free(lhs.array.rank)[0], dims.rhs_free(rhs.array.rank)[0]
-        self._depth = dims.lhs_contracting[0], dims.rhs_contracting[0]
-        self._slices: dict[tuple[int, Interval, Interval], Instruction] = {}
-
-    def made(self, one: _Rectangle) -> Instruction:
-        """The value of a rectangle."""
-        if one.how == "zero":
-            return self._site.splat(self._shape(one.rows, one.columns), 0)
-        if one.how == "product":
-            sides = [
-                self._part(at, free, one.depth) for at, free in enumerate((one.rows, one.columns))
-            ]
-            return self._site.again(self._dot, *sides, shape=self._shape(one.rows, one.columns))
-        parts = [self.made(part) for part in one.parts]
-        if one.how != "mirrored":
-            return self._side_by_side(parts, one, -2 if one.how == "rows" else -1)
-        first, below, last = parts
-        rank = below.array.rank
-        order = (*range(rank - 2), rank - 1, rank - 2)
-        above = self._site.transpose(below, order)
-        begin, middle, end = one.rows[0], one.parts[0].rows[1], one.rows[1]
-        top = self._concatenated([first, above], (begin, middle), one.columns, -1)
-        bottom = self._concatenated([below, last], (middle, end), one.columns, -1)
-        return self._side_by_side([top, bottom], one, -2)
-
-    def _side_by_side(
-        self, parts: Sequence[Instruction], one: _Rectangle, along: int
-    ) -> Instruction:
-        return self._concatenated(parts, one.rows, one.columns, along)
-
-    def _concatenated(
-        self, parts: Sequence[Instruction], rows: Interval, columns: Interval, along: int
-    ) -> Instruction:
-        dims = (self._dot.array.rank + along,)
-        shape = self._shape(rows, columns)
-        return self._site.make("concatenate", *parts, shape=shape, dimensions=dims)
-
-    def _shape(self, rows: Interval, columns: Interval) -> ArrayShape:
-        dims = (*self._dot.array.dims[:-2], _size(rows), _size(columns))
-        return row_major(self._dot.array, dims)
-
-    def _part(self, at: int, free: Interval, depth: Interval) -> Instruction:
-        operand = self._dot.operands[at]
-        whole = [(0, size) for size in operand.array.dims]
-        wanted = list(whole)
-        wanted[self._free[at]], wanted[self._depth[at]] = free, depth
-        if wanted == whole:
-            return operand
-        key = at, free, depth
-        if key not in self._slices:
-            shape = row_major(operand.array, tuple(map(_size, wanted)))
-            ranges = tuple(SliceRange(begin, end) for begin, end in wanted)
-            self._slices[key] = self._site.make("slice", operand, shape=shape, slice=ranges)
-        return self._slices[key]

@@ -46,9 +46,14 @@ class Selection:
         return self.other.array.dims[self.other_depth]
 
     def is_exact(self, matrices: Matrices) -> bool:
-        """Whether all bits stay: zeros that are added change nothing, if no sign or infinity meets them."""
+        """Whether all bits stay: zeros that are added change nothing, if no sign or infinity meets them.
+
+        Of rows that are added up the order is another one.
+        """
         if self.dot.array.dtype.is_integer:
             return True
+        if self.rule == _SCATTERED:
+            return False
         ranges = [matrices.values.of(self.other)]
         if self.rule == _DIAGONAL:
             ranges.append(matrices.values.of(self.dot.operands[self.selecting]))
@@ -57,7 +62,9 @@ class Selection:
     def write(self) -> Instruction:
         """Put it in the place of the dot; what stands there now."""
         site = Site(self.dot)
-        if self.hot is not None:
+        if self.rule == _SCATTERED and self.hot is not None:
+            made = self._scattered(site, self.hot)
+        elif self.hot is not None:
             made = self._gathered(site, self.hot)
         else:
             made = site.transpose(self.other, self._order)
@@ -92,18 +99,43 @@ class Selection:
         spread = site.make("broadcast", diagonal, shape=value.array, dimensions=(self._place,))
         return site.make("multiply", spread, value, shape=value.array)
 
+    def _scattered(self, site: Site, hot: HotIndex) -> Instruction:
+        """Rows added up at the indices; those of no row are left out, as scatter does."""
+        places = self._spread_index(site, hot)
+        dims = self.dot.array.dims
+        return site.make(
+            "scatter",
+            site.splat(row_major(self.other.array, dims), 0),
+            places,
+            site.transpose(self.other, self._order),
+            shape=row_major(self.other.array, dims),
+            update_window_dims=tuple(dim for dim in range(len(dims)) if dim != self._place),
+            inserted_window_dims=(self._place,),
+            scatter_dims_to_operand_dims=(self._place,),
+            index_vector_dim=1,
+            to_apply=combiner_computation(self.dot.module, "add", self.other.array.dtype.name),
+        )
+
+    def _spread_index(self, site: Site, hot: HotIndex) -> Instruction:
+        """An index for each row of the selecting side, or, of what is scattered, of the other one."""
+        index = hot.value
+        along = self.depth if self.rule == _SCATTERED else self.free
+        rows = self.dot.operands[self.selecting].array.dims[along]
+        flat = site.reshape(index, row_major(index.array, (index.array.elements,)))
+        if index.array.elements != rows:
+            scalar = site.reshape(flat, row_major(index.array, ()))
+            flat = site.fill(row_major(index.array, (rows,)), scalar)
+        return flat
+
     def _gathered(self, site: Site, hot: HotIndex) -> Instruction:
         """Rows at the indices, zeros where an index is none of a row."""
-        index, dtype = hot.value, hot.value.array.dtype
+        dtype = hot.value.array.dtype
         rows = self.dot.operands[self.selecting].array.dims[self.free]
         low, high = dtype.limits
         first, last = max(-hot.offset, int(low)), min(self.size - 1 - hot.offset, int(high))
         if first > last:
             return site.splat(row_major(self.dot.array, self.dot.array.dims), 0)
-        flat = site.reshape(index, row_major(index.array, (index.array.elements,)))
-        if index.array.elements != rows:
-            scalar = site.reshape(flat, row_major(index.array, ()))
-            flat = site.fill(row_major(index.array, (rows,)), scalar)
+        flat = self._spread_index(site, hot)
         ends = [site.scalar(dtype.name, end) for end in (first, last)]
         near = site.make("clamp", ends[0], flat, ends[1], shape=flat.array)
         counted = ArrayShape(DTYPES["s32"], (rows,), flat.array.layout)
@@ -139,6 +171,7 @@ class Selection:
 
 _IDENTITY = "dot(identity, A) => A"
 _ONE_HOT = "dot(one-hot rows, A) => gather(A)"
+_SCATTERED = "dot(one-hot columns, A) => scatter(A)"
 _DIAGONAL = "dot(diagonal, A) => multiply(diagonal, A)"
 
 
@@ -179,3 +212,10 @@ def _selections(dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> 
         if hot is not None and all(place in (None, free) for place in hot.places):
             after = prices.launch + moved + prices.elementwise(rows)
             yield Selection(*given, _ONE_HOT, (before, after), hot)
+        hot = known.hot.get(free)
+        if hot is not None and all(place in (None, depth) for place in hot.places):
+            # The zeros are written, then each row is read, added to one that is read, and written.
+            after = 2 * prices.launch + moved + 3 * prices.elementwise(other.elements)
+            # An offset could make an index of a row of one that is none.
+            if not hot.offset:
+                yield Selection(*given, _SCATTERED, (before, after), hot)

@@ -82,6 +82,8 @@ scale = SQUARE select(same, spread, zeros)
         (f"a, a), {ROWS}", 7),
         (f"a, a), {COLUMNS}", 7),
         (f"hot, b), {PRODUCT}", 0),
+        (f"hot, b), {COLUMNS}", 0),
+        (f"b, hot), {PRODUCT}", 0),
         (f"b, hot), {ROWS}", 0),
         (f"eye, b), {PRODUCT}", 0),
         (f"b, eye), {COLUMNS}", 0),
@@ -93,6 +95,56 @@ def test_integers_keep_all_bits(factors: str, dots: int) -> None:
     text = module(f"ROOT r = SQUARE dot({factors}")
     better, _ = check(text, LinearAlgebra())
     assert sum(one.opcode == "dot" for one in better.entry) == dots
+
+
+@pytest.mark.usefixtures("_only_products_take_time")
+@pytest.mark.parametrize(
+    "chosen", ["below, p, zeros", "above, p, zeros", "below, zeros, p", "below, p, b", "near, b, p"]
+)
+def test_what_a_mask_takes_away_is_not_computed(chosen: str) -> None:
+    """Symmetric products are not mirrored then either."""
+    for factors in (f"a, b), {PRODUCT}", f"a, a), {ROWS}"):
+        body = f"p = SQUARE dot({factors}\nROOT r = SQUARE select({chosen})"
+        better, _ = check(module(body), LinearAlgebra())
+        found = [one for one in better.entry if one.opcode == "dot"]
+        assert sum(one.array.elements for one in found) < 0.75 * N * N
+
+
+@pytest.mark.usefixtures("_only_products_take_time")
+def test_what_is_read_elsewhere_too_is_computed() -> None:
+    """Whatever a mask takes of it."""
+    for readers in (
+        "select(below, p, b)\nROOT r = (SQUARE, SQUARE) tuple(p, s)",
+        "select(below, p, p)",
+    ):
+        body = f"p = SQUARE dot(a, b), {PRODUCT}\n" + (
+            f"s = SQUARE {readers}" if "tuple" in readers else f"ROOT r = SQUARE {readers}"
+        )
+        read = hloopt.parse(module(body))
+        assert not LinearAlgebra().run(read, PassLog())
+
+
+@pytest.mark.usefixtures("_only_products_take_time")
+@pytest.mark.parametrize(
+    ("padding", "factors", "dims"),
+    [
+        (f"5_{N - 7}x0_0", f"padded, b), {PRODUCT}", (2, N)),
+        (f"5_{N - 7}x0_0", f"b, padded), {ROWS}", (N, 2)),
+        (f"0_0x5_{N - 7}", f"padded, b), {PRODUCT}", (N, N)),
+    ],
+)
+def test_padded_factors_are_multiplied_without_padding(
+    padding: str, factors: str, dims: tuple[int, int]
+) -> None:
+    part = f"s32[2,{N}]" if padding.startswith("5") else f"s32[{N},2]"
+    ranges = "[0:2], [0:12]" if padding.startswith("5") else "[0:12], [0:2]"
+    body = f"""part = {part} slice(a), slice={{{ranges}}}
+    padded = SQUARE pad(part, zero), padding={padding}
+    ROOT r = SQUARE dot({factors}"""
+    better, _ = check(module(body), LinearAlgebra())
+    (dot,) = (one for one in better.entry if one.opcode == "dot")
+    assert dot.array.dims == dims
+    assert dot.operands[0].array.elements + dot.operands[1].array.elements < 2 * N * N
 
 
 @pytest.mark.usefixtures("_only_products_take_time")
