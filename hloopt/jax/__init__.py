@@ -36,6 +36,8 @@ def optimize(
     ``donate_argnames`` ...  The function can be called within ``jit`` and loops, and derived in either mode;
     the modules of its derivatives are optimised, too.  Under ``vmap`` JAX runs it as it is, and warns.
 
+    Within ``shard_map`` each device runs it by itself.
+
     Raises ``UsageError`` for an unknown pass; when called, ``UnsupportedError`` for a function with effects,
     such as ``jax.debug.print``.
     """
@@ -56,6 +58,8 @@ def native(
     ``pipeline``, ``options``, derivatives and ``vmap`` are as of ``optimize``; ``threads`` share large work, as
     of ``hloopt.compile``.  XLA calls the program with the addresses of its own buffers; results take those of
     donated arrays, within ``jit`` and loops as well, where XLA copies what it still needs.
+
+    Sharded arrays are gathered first, and each device runs all of it; within ``shard_map`` it has its part.
 
     Raises ``UsageError`` for an unknown pass, ``DeviceError`` where there is no C++ compiler; when called,
     ``UnsupportedError`` for what the device ``native`` cannot run, and for another platform than the CPU.

@@ -59,7 +59,7 @@ class Native(Optimizing):
             raise UnsupportedError(
                 f"a program for the host's processor cannot run on {platform}", name=self.name
             )
-        module = self.made_of(module_of(jaxpr, self.name, platform, donated))
+        module = self.made_of(_for_one(module_of(jaxpr, self.name, platform, donated)))
         options = NativeOptions(threads=self._threads)
         return call_entry(
             ctx,
@@ -95,7 +95,7 @@ class OnDevice(Optimizing):
     ) -> Sequence[Any]:
         """A call that runs the program."""
         platform = platform_of(ctx)
-        module = self.made_of(module_of(jaxpr, self.name, platform, donated))
+        module = self.made_of(_for_one(module_of(jaxpr, self.name, platform, donated)))
         if _CALLED.get(self._device) != platform:
             return self._called_back(ctx, operands, module)
         options = self._options
@@ -132,6 +132,18 @@ class OnDevice(Optimizing):
         lower = mlir.lower_fun(called, multiple_results=True)
         found: Sequence[Any] = lower(ctx.replace(avals_in=given, avals_out=results), *operands)
         return found
+
+
+def _for_one(module: Module) -> Module:
+    """A module, if it is for one device."""
+    for one in module.instructions():
+        if one.custom_call_target == "xla.sdy.GlobalToLocalShape":
+            raise UnsupportedError(
+                "it is for several devices (shard_map), and a program of hloopt's runs on one: give shard_map "
+                "what hloopt.jax returns, or use hloopt.jax.optimize",
+                name=module.name,
+            )
+    return module
 
 
 class _Calls:

@@ -17,9 +17,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.config import _check_vma
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
+from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 
 __all__ = ["Backend", "bind", "calls_in", "inner_calls_are_parts"]
@@ -60,8 +62,17 @@ def bind(
     operands: Sequence[Any],
     donated: Sequence[bool] = (),
 ) -> list[Any]:
-    """The results of ``fun`` of arrays, a flat list, by a call that ``backend`` lowers."""
+    """The results of ``fun`` of arrays, a flat list, by a call that ``backend`` lowers.
+
+    Raises ``UnsupportedError`` where ``fun`` exchanges something with other devices of a mesh around it.
+    """
     jaxpr, known = _trace(fun, *operands)
+    if axes := sorted(str(one.name) for one in jaxpr.effects if hasattr(one, "name")):
+        raise UnsupportedError(
+            f"it exchanges data over {', '.join(axes)}: hloopt's part is that of one device; call psum and the "
+            "like outside of it",
+            name=backend.name,
+        )
     given_up = (*(False for _ in known), *donated) if any(donated) else ()
     return _bind(backend, jaxpr, *known, *operands, donated=given_up)
 
@@ -69,7 +80,15 @@ def bind(
 def _bind(
     backend: Backend, jaxpr: Any, *operands: Any, donated: tuple[bool, ...] = ()
 ) -> list[Any]:
-    outputs: list[Any] = call_p.bind(*operands, jaxpr=jaxpr, backend=backend, donated=donated)
+    # Within shard_map the call is one for all operands: one that is the same on all devices is spread, as JAX
+    # does before each op, so that its slopes are added up over the devices.
+    kinds = [jax.typeof(one).mat.varying for one in operands]
+    axes: frozenset[str] = frozenset().union(*kinds)
+    spread = [
+        jax.lax.pcast(one, tuple(sorted(axes - own)), to="varying") if axes - own else one
+        for one, own in zip(operands, kinds, strict=True)
+    ]
+    outputs: list[Any] = call_p.bind(*spread, jaxpr=jaxpr, backend=backend, donated=donated)
     return outputs
 
 
@@ -78,7 +97,7 @@ def _trace(fun: Callable[..., Sequence[Any]], *operands: Any) -> tuple[Any, list
 
     Small ones whose values are known stay within.
     """
-    made = jax.make_jaxpr(fun)(*operands)
+    avals, made = _traced(fun, [jax.typeof(one) for one in operands])
     given = [
         one for one in made.consts if isinstance(one, jax.core.Tracer) or one.size > _MOST_KNOWN
     ]
@@ -91,7 +110,21 @@ def _trace(fun: Callable[..., Sequence[Any]], *operands: Any) -> tuple[Any, list
         results: list[Any] = jax.core.eval_jaxpr(made.jaxpr, consts, *values[len(given) :])
         return results
 
-    return jax.make_jaxpr(opened)(*given, *operands), given
+    _, made = _traced(opened, [*map(jax.typeof, given), *avals])
+    return made, given
+
+
+def _traced(fun: Callable[..., Any], avals: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+    """A closed jaxpr, and the types that its inputs have there.
+
+    Within shard_map, each device runs a call by itself: nothing in it knows of the mesh.
+    """
+    if not jax.sharding.get_abstract_mesh().manual_axes:
+        return avals, jax.make_jaxpr(fun)(*avals)
+    avals = [jax.core.ShapedArray(one.shape, one.dtype, one.weak_type) for one in avals]
+    nowhere = jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ()))
+    with nowhere, _check_vma(False):
+        return avals, jax.make_jaxpr(fun)(*avals)
 
 
 @contextmanager
@@ -121,7 +154,17 @@ def _run(*operands: Any, jaxpr: Any, backend: Backend, donated: Any) -> list[Any
 
 def _shapes(*operands: Any, jaxpr: Any, backend: Backend, donated: Any) -> Sequence[Any]:
     found: Sequence[Any] = jaxpr.out_avals
-    return found
+    if not any(one.mat.varying for one in operands):
+        return found
+    mesh, varying = operands[0].sharding.mesh, operands[0].mat
+    spread = [
+        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*(None for _ in one.shape)))
+        for one in found
+    ]
+    return [
+        one.update(sharding=where, manual_axis_type=varying)
+        for one, where in zip(found, spread, strict=True)
+    ]
 
 
 def _lower(ctx: Any, *operands: Any, jaxpr: Any, backend: Backend, donated: Any) -> Sequence[Any]:
@@ -193,7 +236,7 @@ def _linearized(jaxpr: Any, moving: tuple[bool, ...], smooth: tuple[bool, ...]) 
         lines.append(line.jaxpr)
         return [*outputs, *line.consts]
 
-    made = jax.make_jaxpr(forward)(*jaxpr.in_avals)
+    _, made = _traced(forward, jaxpr.in_avals)
     residuals = made.out_avals[len(smooth) :]
     ((line),) = lines
 
@@ -204,7 +247,7 @@ def _linearized(jaxpr: Any, moving: tuple[bool, ...], smooth: tuple[bool, ...]) 
         return results
 
     some = [aval for aval, moves in zip(jaxpr.in_avals, moving, strict=True) if moves]
-    return made, jax.make_jaxpr(linear)(*residuals, *some)
+    return made, _traced(linear, [*residuals, *some])[1]
 
 
 def _transpose(
@@ -232,7 +275,7 @@ def _transposed(jaxpr: Any, linear: tuple[bool, ...]) -> Any:
         )
         return list(back(list(slopes)))
 
-    return jax.make_jaxpr(transposed)(*others, *jaxpr.out_avals)
+    return _traced(transposed, [*others, *jaxpr.out_avals])[1]
 
 
 def _merged(

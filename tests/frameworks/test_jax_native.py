@@ -19,7 +19,7 @@ except DeviceError as error:
 jnp = jax.numpy
 
 import hloopt.jax  # noqa: E402 - needs jax
-from hloopt.jax import entries  # noqa: E402
+from hloopt.jax import entries, on_device  # noqa: E402
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
 
@@ -178,3 +178,57 @@ def test_programs_live_as_long_as_they_may_be_called() -> None:
     gc.collect()
     hloopt.jax.native(lambda x: x * 6)(X)
     equal(jnp.asarray(X * 7), lowered.compile()(X))
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+@pytest.mark.parametrize("wrap", [hloopt.jax.native, hloopt.jax.optimize])
+def test_calls_within_shard_map(wrap, is_checked) -> None:
+    """With loops and constants; slopes of what all devices have are added up, with and without JAX's checks."""
+    spread = jax.sharding.PartitionSpec("d")
+    mesh, whole = (
+        jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,)),
+        jax.sharding.PartitionSpec(),
+    )
+
+    def loss(w, x):
+        total, _ = jax.lax.scan(lambda c, row: (c + jnp.tanh(row @ w), None), x[0] * 0, x)
+        return (total * jnp.arange(6)).sum()
+
+    def trained(call):
+        def local(w, x):
+            made, slope = jax.value_and_grad(lambda w: call(w, x))(w)
+            return jax.lax.pmean(made, "d"), slope if is_checked else jax.lax.psum(slope, "d")
+
+        mapped = jax.shard_map(
+            local,
+            mesh=mesh,
+            in_specs=(whole, spread),
+            out_specs=(whole, whole),
+            check_vma=is_checked,
+        )
+        return jax.jit(mapped)(jnp.eye(6), X)
+
+    equal(trained(loss), trained(wrap(loss)))
+
+
+def test_what_needs_other_devices_is_refused() -> None:
+    """Sums over a mesh within a call, and meshes within a program for one device."""
+    spread = jax.sharding.PartitionSpec("d")
+    mapped = lambda fun: jax.shard_map(  # noqa: E731
+        fun,
+        mesh=jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,)),
+        in_specs=spread,
+        out_specs=jax.sharding.PartitionSpec(),
+    )
+    total = lambda x: jax.lax.psum(x, "d")  # noqa: E731
+    with pytest.raises(UnsupportedError, match="it exchanges data over d: hloopt's part is"):
+        jax.jit(mapped(hloopt.jax.native(total)))(X)
+    expected = jax.jit(mapped(total))(X)
+    equal(expected, hloopt.jax.native(mapped(total))(X))
+    module = hloopt.parse(
+        "HloModule m\nENTRY e {\n p = f32[8] parameter(0)\n"
+        ' ROOT c = f32[2] custom-call(p), custom_call_target="xla.sdy.GlobalToLocalShape"\n}\n'
+    )
+    with pytest.raises(UnsupportedError, match=r"for several devices \(shard_map\), and a program"):
+        on_device._for_one(module)
+    equal(expected, hloopt.jax.optimize(mapped(total))(X))
