@@ -64,6 +64,7 @@ _OWN: Final[Mapping[str, str]] = {
     "convert-pairs": "passes.convert_pairs.ConvertPairs",
     "gather-to-slice": "passes.indexing.gather_to_slice.GatherToSlice",
     "scatter-to-slice": "passes.indexing.scatter_to_slice.ScatterToSlice",
+    "scatter-to-select": "passes.indexing.scatter_to_select.ScatterToSelect",
     "gather-simplifier": "passes.indexing.gather_simplifier.GatherSimplifier",
     "scatter-simplifier": "passes.indexing.scatter_simplifier.ScatterSimplifier",
     "sort-simplifier": "passes.sorting.sort_simplifier.SortSimplifier",
@@ -186,7 +187,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "O1": _QUICK,
     "O2": f"{SIMPLIFICATION},{_ALGEBRA},{_FUSION}",
     "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
-    "fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
+    "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,row-fusion,{_FUSION}",
     "device": _DEVICE,

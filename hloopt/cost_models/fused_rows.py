@@ -32,8 +32,6 @@ _ELEMENTS: Final = 16
 """Of a row, which a thread has: as the kernel's own tile."""
 _BLOCKS_A_CORE: Final = 3
 """Which go from row to row, where columns are added up."""
-_CACHED: Final = 8
-"""Bytes a place of the rows that all cores have at once, which lie in the second-level cache meanwhile."""
 _KEPT: Final = 32
 """Elements of a row that a thread keeps at most."""
 
@@ -58,7 +56,10 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
     phases, needs = _phases(body, rows * minor), elements_demanded(body)
     passes = len(set().union(*phases.values()))
     again = 0 if minor <= _KEPT * _MOST_THREADS else passes - 1
-    cached = _CACHED * minor * min(blocks, times.target.cores) <= times.target.l2_size
+    # The rows that all cores have at once lie in the second-level cache meanwhile.
+    at_once = min(rows, min(blocks, times.target.cores) * max(1, 256 // threads))
+    each = sum(size for one, size in _read_once(fusion, needs).items() if size >= rows * minor)
+    cached = each // rows * at_once <= times.target.l2_size
     total, read = 0, 0.0
     for operand, size in _read_once(fusion, needs).items():
         elements = operand.array.elements if isinstance(operand.shape, ArrayShape) else 0
