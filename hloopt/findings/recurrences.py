@@ -277,8 +277,11 @@ class _ParallelLoop:
 
 
 def parallel_scans(subject: Subject) -> Iterator[FindingCandidate]:
-    """Loops whose carried values are associative recurrences, and all else the same op for each iteration."""
-    if is_planned(subject.module):
+    """Loops whose carried values are associative recurrences, and all else the same op for each iteration.
+
+    None on the host: its loops are one kernel on one core, where twice the sums take longer.
+    """
+    if is_planned(subject.module) or subject.planner.predictor.target.kind == "cpu":
         return
     looked = 0
     for computation in subject.module:

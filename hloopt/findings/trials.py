@@ -59,6 +59,8 @@ class FindingCandidate:
     holds     what must be so of the plans before and after it, for the gain to be of this cause
     instead   the same with another change, which counts where it gains more
     narrows   whether the change asks for more of indices than the module does: then inputs are made for it
+    exact     makes what the changed module is compared with, where the results of the given one are wrong;
+              ``exactly`` says what that is
     """
 
     sites: tuple[Instruction, ...]
@@ -74,6 +76,8 @@ class FindingCandidate:
     holds: Callable[[ProgramPlan, ProgramPlan], bool] | None = None
     instead: FindingCandidate | None = None
     narrows: bool = False
+    exact: ModuleChange | None = None
+    exactly: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,10 @@ class Subject:
             return None
         # The first of two modules says what their inputs are.
         compared = (changed, given) if first.narrows else (given, changed)
+        if first.exact is not None:
+            exact = trial.changed(given, first.exact)
+            assert exact is not None, "what can be changed can be made exact"
+            compared = exact, changed
         verdict, reason = _verdict(compared, before, first.tolerance)
         if verdict == "differ":
             return None
@@ -163,7 +171,7 @@ class Subject:
             (before.seconds * times, after.seconds * times),
             (before.peak_bytes, after.peak_bytes),
             verdict,
-            reason,
+            reason or first.exactly,
             0 if trial.module is self.module else trial.module.instruction_count(),
             first.unit,
         )
@@ -212,8 +220,8 @@ class _Trial:
     plan: ProgramPlan
     times: int
 
-    def changed(self, module: Module) -> Module | None:
-        """A copy of the module with those of the changes that can be made; None without any."""
+    def changed(self, module: Module, instead: ModuleChange | None = None) -> Module | None:
+        """A copy of the module with those of the changes that can be made, or others; None without any."""
         copy = clone_module(module)
         found = [
             [copy.computations[one.home.name].by_name[one.name] for one in entry.sites]
@@ -224,7 +232,7 @@ class _Trial:
         made = False
         for entry, places in zip(self.group, found, strict=True):
             if all(one.computation is not None for one in places):
-                made |= entry.change(copy, places)
+                made |= (instead or entry.change)(copy, places)
         if made:
             verify_module(copy)
         return copy if made else None
