@@ -261,10 +261,10 @@ def _values(
         reader = TermReader(space, root, dotted)
         axes = tuple(space.axis(size) for size in root.array.dims)
         value = found[root] = ClusterValue(root, axes, reader.terms(root, axes), reader)
+        # What cannot be followed, such as rows in another order, has values before it all the same.
+        before = value.leaves if reader.read else root.operands
         pending += [
-            leaf
-            for leaf in value.leaves
-            if leaf not in found and (leaf in dotted or is_summing(leaf))
+            leaf for leaf in before if leaf not in found and (leaf in dotted or is_summing(leaf))
         ]
     read = [value for value in found.values() if value.reader.read]
     return sorted(read, key=lambda value: order[value.root])

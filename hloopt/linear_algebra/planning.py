@@ -78,7 +78,12 @@ class _Form:
 
     value: Addends
     seconds: float
-    flops: int
+    nodes: frozenset[PlanNode]
+
+    def falls(self, before: _Form, times: float) -> bool:
+        """Whether what is computed otherwise than before takes so many times fewer flops."""
+        added = sum(node.flops for node in self.nodes - before.nodes)
+        return added * times <= sum(node.flops for node in before.nodes - self.nodes)
 
 
 class ClusterPlanner:
@@ -138,8 +143,8 @@ class ClusterPlanner:
 
     def _cost(self, value: Addends) -> _Form:
         """What a form takes besides that which is paid."""
-        rest = [node for node in reached([self.sum(value)]) if node not in self.paid]
-        return _Form(value, sum(node.seconds for node in rest), sum(node.flops for node in rest))
+        rest = frozenset(node for node in reached([self.sum(value)]) if node not in self.paid)
+        return _Form(value, sum(node.seconds for node in rest), rest)
 
     def rewritten(self, value: Addends) -> Addends:
         """The cheapest form that the laws of distribution lead to, one step at a time."""
@@ -149,24 +154,24 @@ class ClusterPlanner:
         while best is not None:
             value, form = best.value, best
             best = (
-                self._cheapest(self._rearranged(value), form, form.flops)
-                or self._cheapest(self._multiplied_out(value), form, form.flops // _DISTRIBUTED)
-                or self._cheapest(self._updates(value), form, int(form.flops / _UPDATED))
-                or self._cheapest(self._and_factored(value), form, form.flops // _DISTRIBUTED)
+                self._cheapest(self._rearranged(value), form, 1)
+                or self._cheapest(self._multiplied_out(value), form, _DISTRIBUTED)
+                or self._cheapest(self._updates(value), form, _UPDATED)
+                or self._cheapest(self._and_factored(value), form, _DISTRIBUTED)
             )
         return value
 
     def _cheapest(
-        self, forms: Iterable[tuple[WeightedProduct, ...]], known: _Form, most_flops: int
+        self, forms: Iterable[tuple[WeightedProduct, ...]], known: _Form, times: float
     ) -> _Form | None:
-        """The cheapest of the forms, with at most so many flops; None where ``known`` is cheaper than all."""
+        """The cheapest of the forms with so many times fewer flops; None where ``known`` is cheaper."""
         best: _Form | None = None
         for products in forms:
             if self._tries <= 0 or self.is_spent:
                 break
             self._tries -= 1
             form = self._cost(Addends(products, known.value.names))
-            if form.flops <= most_flops and form.seconds < (best or known).seconds:
+            if form.seconds < (best or known).seconds and form.falls(known, times):
                 best = form
         return best
 

@@ -225,7 +225,7 @@ def _times(outer: WeightedProduct, inner: WeightedProduct, space: IndexSpace) ->
 def factored(
     products: Sequence[WeightedProduct], space: IndexSpace
 ) -> Iterator[tuple[WeightedProduct, ...]]:
-    """Each form in which a common factor of two products is taken out of their sum."""
+    """Each form in which common factors of two products are taken out of their sum, all of them or one."""
     for at, one in enumerate(products):
         for place in range(at + 1, len(products)):
             others = (*products[:at], *products[at + 1 : place], *products[place + 1 :])
@@ -252,6 +252,11 @@ def _joined(
             )
             total = merged(parts)
             if len(total) == 2 and all(part.factors for part in parts):
+                more = next(_joined(*total, space), None)
+                if more is not None:
+                    yield WeightedProduct(
+                        more.weight, (first, *more.factors), (one.summed & own) | more.summed
+                    )
                 yield WeightedProduct(1, (first, addends(total)), one.summed & own)
             elif len(total) == 1 and total[0].factors:
                 rest = total[0]

@@ -114,6 +114,22 @@ IDENTITIES = {
         (MATRIX, MATRIX, VECTOR),
         2 * N**3,
     ),
+    "(AB)x in another order": (
+        f"""ab = {MATRIX} dot(a, b), {PRODUCT}
+        x = {VECTOR} dot(ab, c), {PRODUCT}
+        ROOT r = {VECTOR} gather(x, d), offset_dims={{}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+          index_vector_dim=1, slice_sizes={{1}}""",
+        (MATRIX, MATRIX, VECTOR, f"s32[{N}]"),
+        4 * N**2,
+    ),
+    "ABC + ABD = AB(C + D)": (
+        f"""ab = {MATRIX} dot(a, b), {PRODUCT}
+        abc = {MATRIX} dot(ab, c), {PRODUCT}
+        abd = {MATRIX} dot(ab, d), {PRODUCT}
+        ROOT r = {MATRIX} add(abc, abd)""",
+        (MATRIX,) * 4,
+        4 * N**3,
+    ),
     "I A = A": (
         EYE
         + f"""one = {MATRIX} convert(mask)
