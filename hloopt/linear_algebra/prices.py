@@ -67,9 +67,9 @@ class AlgebraPrices:
         work = matrices * rows * rows * columns
         return self.launch + max(work / (_SOLVING * self.flops), moved)
 
-    def factor(self, matrices: int, rows: int) -> float:
-        """Of LU factors; Cholesky factors take half of it."""
-        work = 2 * matrices * rows**3 / 3
+    def factor(self, matrices: int, rows: int, *, cholesky: bool = False) -> float:
+        """Of LU factors, or Cholesky factors, which take half the arithmetic."""
+        work = (1 if cholesky else 2) * matrices * rows**3 / 3
         return self.launch + max(work / (_SOLVING * self.flops), self._moved(matrices * rows**2))
 
     def sum(self, elements: int) -> float:

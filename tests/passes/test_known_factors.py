@@ -11,7 +11,7 @@ from hloopt.linear_algebra.systems import LinearSystems
 from hloopt.rewrite import PassLog, Pipeline
 from tests.helpers.support import Array
 
-N = 40
+N = 96
 MASKS = f"""i = s32[{N},{N}] iota(), iota_dimension=0
 j = s32[{N},{N}] iota(), iota_dimension=1
 same = pred[{N},{N}] compare(i, j), direction=EQ
@@ -22,12 +22,12 @@ low = pred[{N},{N}] compare(i, j), direction=GE
 high = pred[{N},{N}] compare(i, j), direction=LE
 """
 MATRICES = {
-    "definite": """square = ELEMENT[40,40] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-m = ELEMENT[40,40] add(square, eye)
+    "definite": """square = ELEMENT[96,96] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+m = ELEMENT[96,96] add(square, eye)
 """,
-    "lower": "m = ELEMENT[40,40] select(low, a, zeros)\n",
-    "upper": "m = ELEMENT[40,40] select(high, a, zeros)\n",
-    "any": "m = ELEMENT[40,40] add(a, eye)\n",
+    "lower": "m = ELEMENT[96,96] select(low, a, zeros)\n",
+    "upper": "m = ELEMENT[96,96] select(high, a, zeros)\n",
+    "any": "m = ELEMENT[96,96] add(a, eye)\n",
 }
 
 

@@ -49,8 +49,8 @@ def diagonal_systems(computation: Computation, target: Target) -> Iterator[Diago
     """Those of a computation that take less as divisions."""
     matrices = Matrices()
     for solve in list(computation):
-        triangle = triangle_of(solve) if is_replaceable(solve) else None
-        if triangle is None:
+        triangle = triangle_of(solve)
+        if triangle is None or not is_replaceable(solve):
             continue
         lower, is_unit = _read_part(solve)
         matrix, right = (operand.array for operand in solve.operands)

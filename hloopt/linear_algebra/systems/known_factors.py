@@ -69,8 +69,10 @@ def known_factors(computation: Computation, target: Target) -> Iterator[KnownFac
         *batch, rows, _ = call.operands[0].array.dims
         prices = AlgebraPrices(target, call.operands[0].array.dtype)
         before = prices.factor(prod(batch), rows)
-        moved = _ELEMENTWISE * prices.elementwise(prod(batch) * rows * rows)
-        after = moved + (prices.factor(prod(batch), rows) / 2 if kind == "definite" else 0.0)
+        after = prices.launch + _ELEMENTWISE * prices.elementwise(prod(batch) * rows * rows)
+        if kind == "definite":
+            # The launch is that of the choice between both.
+            after += prices.launch + prices.factor(prod(batch), rows, cholesky=True)
         if after < before:
             yield KnownFactors(call, kind, (before, after))
 
