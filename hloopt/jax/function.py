@@ -50,6 +50,8 @@ class Function:
     """
 
     def __init__(self, fun: Callable[..., Any], backend: Backend, options: dict[str, Any]) -> None:
+        if not callable(fun):
+            raise TypeError(f"hloopt.jax takes a function, not {fun!r}")
         update_wrapper(self, fun)
         self._backend = backend
 

@@ -217,6 +217,8 @@ def test_calls_into_python_are_refused(fun, message) -> None:
 
 
 def test_wrong_pipelines_are_refused_at_once() -> None:
-    """Not when the function is called."""
+    """Not when the function is called, and so is what is no function."""
+    with pytest.raises(TypeError, match="takes a function, not 3"):
+        hloopt.jax.optimize(3)
     with pytest.raises(UsageError, match="simplyfy"):
         hloopt.jax.optimize(layers, pipeline="simplyfy")

@@ -235,3 +235,17 @@ def test_rows_of_a_task() -> None:
     wish = KernelSelection(device="native", kernel=("op:dot=native-gemm{rows=201}",))
     with pytest.raises(hloopt.UsageError, match="rows=201; the product has 200"):
         compile_native(module, NativeOptions(selection=wish))
+
+
+@pytest.mark.parametrize(("batch", "is_shared"), [(5, False), (4096, True)])
+def test_few_products_are_one_threads(batch: int, is_shared: bool) -> None:
+    """A batch of small matrices, whose products are made before another thread has begun."""
+    text = _dot(
+        f"f32[{batch},3,4]", f"f32[{batch},4,6]", f"f32[{batch},3,6]", ("2", "1"), ("0", "0")
+    )
+    module = hloopt.parse(text)
+    program = compile_native(module)
+    assert ("hloopt::share<" in program.source) == is_shared
+    given = generate(module, 0)
+    (found,) = judged(module, given, program.run(given), hloopt.evaluate(module, given))
+    assert found.passed

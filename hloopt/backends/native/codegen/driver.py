@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from hloopt.analysis.region import region_of
+from hloopt.backends.native.kernels.dot import is_brief
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import (
     TRUE,
@@ -203,8 +205,8 @@ class _Driver:
             value if parameter.type in _ANYTHING else value.cast(parameter.type)
             for value, parameter in zip(values, parameters, strict=True)
         ]
-        if tasks == 1:
-            self.do(function.name, 0, 1, *given)
+        if tasks == 1 or is_brief(region_of(step.instruction)):
+            self.do(function.name, 0, tasks, *given)
         else:
             self.fail(f"hloopt::share<{function.name}>", tasks, *given)
 

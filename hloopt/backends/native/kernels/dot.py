@@ -19,7 +19,15 @@ from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
-__all__ = ["KERNELS", "MOST_BYTES", "along_columns", "is_quick", "rows_of_a_task", "small_product"]
+__all__ = [
+    "KERNELS",
+    "MOST_BYTES",
+    "along_columns",
+    "is_brief",
+    "is_quick",
+    "rows_of_a_task",
+    "small_product",
+]
 
 _NAME = "native-dot"
 
@@ -35,6 +43,8 @@ _LEAST_FEATURES: Final = 4
 _LEAST_ROWS: Final = 8
 _SHARED_ROWS: Final = 256
 _FEW: Final = 4
+# Fewer products are made before another thread has begun with some of them.
+_SHARED_PRODUCTS: Final = 1 << 14
 
 
 def along_columns(contraction: Contraction) -> Contraction:
@@ -100,6 +110,12 @@ def is_quick(region: Region) -> bool:
     """Whether a region is a product that this kernel makes quicker than BLAS would."""
     product = small_product.find(region)
     return not isinstance(product, str) and not _slowness(product.contraction)
+
+
+def is_brief(region: Region) -> bool:
+    """Whether one thread has made all products of a region before another one could help."""
+    product = small_product.find(region)
+    return not isinstance(product, str) and product.contraction.multiply_adds < _SHARED_PRODUCTS
 
 
 def _slowness(contraction: Contraction) -> str:
