@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from hloopt.errors import EvaluationError
 from hloopt.interpret.context import Check, Context, Evaluator, Value, array_of
 from hloopt.interpret.failures import failure
 from hloopt.ir import Computation, Instruction
@@ -17,7 +18,15 @@ from hloopt.ir.walk import called_computations
 from hloopt.ops.traits import SEQUENTIAL, WRAPPING, op_table
 from hloopt.types import ArrayShape, Shape, TupleShape
 
-__all__ = ["CHECKS", "EVALUATORS", "branch_number", "branches", "check_progress", "zeros"]
+__all__ = [
+    "CHECKS",
+    "EVALUATORS",
+    "branch_number",
+    "branches",
+    "check_progress",
+    "endless",
+    "zeros",
+]
 
 
 def branches(instruction: Instruction) -> tuple[Computation, ...]:
@@ -91,11 +100,16 @@ def check_progress(instruction: Instruction, iterations: int, *, alone: bool) ->
     Executors compare a loop's state at iterations that are powers of two, where it costs next to nothing.
     ``alone`` says that there are no other participants.
     """
+    if error := endless(instruction, str(iterations), alone=alone):
+        raise error
+
+
+def endless(instruction: Instruction, iterations: str, *, alone: bool) -> EvaluationError | None:
+    """What ``check_progress`` raises of a loop after so many iterations; None where it never does."""
     if _has_input(instruction, alone):
-        return
-    raise failure(
-        instruction, f"the loop does not end: iteration {iterations} has not changed its state"
-    )
+        return None
+    text = f"the loop does not end: iteration {iterations} has not changed its state"
+    return failure(instruction, text)
 
 
 def _has_input(instruction: Instruction, alone: bool) -> bool:

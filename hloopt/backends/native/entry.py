@@ -19,6 +19,8 @@ from hloopt.backends.native.memory import address_of, is_plain
 from hloopt.backends.native.program import HostSide, NativeProgram
 from hloopt.backends.native.toolchain import INCLUDE, build_library
 from hloopt.errors import EvaluationError, UnsupportedError
+from hloopt.interpret.control import endless
+from hloopt.ir import Instruction
 from hloopt.kernels.plan import PlanBuffer
 from hloopt.types import Array
 
@@ -62,8 +64,15 @@ class _Entry(ctypes.Structure):
         ("clear", ctypes.c_void_p),
         ("forget", ctypes.c_void_p),
         ("none", ctypes.c_void_p),
+        ("said", ctypes.c_void_p),
         ("alone", ctypes.c_void_p),
     )
+
+
+class _Stuck(ctypes.Structure):
+    """``Stuck`` of entry.h."""
+
+    _fields_ = (("said", ctypes.c_void_p), ("text", ctypes.c_char_p))
 
 
 class AddressEntry:
@@ -98,8 +107,9 @@ class AddressEntry:
             *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _PYTHON),
             id(None),
         )
-        self.address = ctypes.addressof(self._entry)
-        _library().hloopt_open(ctypes.c_void_p(self.address))
+        address = ctypes.addressof(self._entry)
+        _library().hloopt_open(ctypes.c_void_p(address))
+        self.address = address
 
     def __del__(self) -> None:
         """Free what ``hloopt_open`` has made."""
@@ -153,7 +163,7 @@ class NativeEntry(AddressEntry):
         self._numbers = {id(one): at for at, one in enumerate(plan.allocations)}
         self._copied = {one.at for one in self._memory._parameters if one.is_copied}
         self._scratch: list[Array] = []
-        needs_python = bool(called_steps(plan) or loops(plan))
+        needs_python = bool(called_steps(plan))
         super().__init__(
             self._memory.table,
             self._bindings(),
@@ -162,6 +172,13 @@ class NativeEntry(AddressEntry):
             caller=self._call_python if needs_python else None,
         )
         self._views = list(self._viewed())
+        if not needs_python:
+            # Without Python's lock nothing can be asked whether a loop ends: what to say is made before.
+            said = self.address + _Entry.said.offset
+            told = [_endless(step.instruction) for step in loops(plan)]
+            self._stuck = [_Stuck(said, text) for text in told]
+            self._places = (ctypes.c_void_p * len(told))(*map(ctypes.addressof, self._stuck))
+            self._entry.host.stuck = ctypes.addressof(self._places)
 
     def _bindings(self) -> Iterator[tuple[int, int, int, int, int]]:
         """What becomes of each input and result that has bytes, as fields of ``_Bound``."""
@@ -231,6 +248,14 @@ class NativeEntry(AddressEntry):
         except Exception as error:  # noqa: BLE001 - the message is all that the caller can raise
             return _told(error)
         return None
+
+
+def _endless(loop: Instruction) -> bytes | None:
+    """What is said of a loop that does not end, as a format of C's for its iterations; None where it may."""
+    error = endless(loop, "%lld", alone=True)
+    return (
+        None if error is None else str(error).replace("%", "%%").replace("%%lld", "%lld").encode()
+    )
 
 
 def _told(error: Exception) -> str:

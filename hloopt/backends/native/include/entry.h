@@ -1,5 +1,6 @@
 // A program that is called with the addresses of its inputs and results, from any thread.
 #pragma once
+#include <stdio.h>
 #include <string.h>
 
 #include <mutex>
@@ -30,7 +31,15 @@ struct Entry {
   void (*clear)();
   void (*forget)(void* object);
   void* none;
+  const char* said;  // of a loop that does not end
   std::mutex* alone;
+};
+
+// What stands for a loop in a program that does not call Python: a format for its iterations, or null where an
+// iteration may change nothing.
+struct Stuck {
+  const char** said;
+  const char* text;
 };
 
 // Copies at most `room` characters of what failed, and returns whether it did.
@@ -60,8 +69,9 @@ inline bool enter(Entry* entry, void* const* inputs, void* const* results, char*
   }
   if (entry->caller) {
     if (call_python(entry, failure, room)) return true;
-  } else {
-    entry->run(entry->places, &entry->host);
+  } else if (entry->run(entry->places, &entry->host)) {
+    snprintf(failure, room, entry->said, entry->host.iterations);
+    return true;
   }
   for (const Bound* end = each + entry->after; each != end; ++each) {
     const char* made = entry->places[each->place] + each->offset;
