@@ -45,9 +45,8 @@ class CompiledStage:
     size: int
     load: Callable[[], Module]
 
-    @cached_property
-    def module(self) -> Module:
-        """The module, without the compiler's notes on its own work."""
+    def read(self) -> Module:
+        """The module, without the compiler's notes on its own work; it is not kept."""
         module = self.load()
         for name in [name for name in module.attributes if name not in _KEPT]:
             del module.attributes[name]
@@ -59,7 +58,7 @@ class CompiledStage:
     @cached_property
     def fingerprint(self) -> str:
         """Equal for equal modules."""
-        return fingerprint(self.module)
+        return fingerprint(self.read())
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def parting(before: Sequence[CompiledStage], after: Sequence[CompiledStage]) -> 
     common, complete = _last_common(first, second, max(begin - 1, 0))
     counts = len(first), len(second)
     if common is None:
-        changes = tuple(differences(first[0].module, second[0].module))
+        changes = tuple(differences(first[0].read(), second[0].read()))
         made = PassResult("", "", changes)
         return Parting(None, counts, made, made, True, ((), ()), complete)
     if common == (counts[0] - 1, counts[1] - 1):
@@ -165,13 +164,13 @@ def _parted(
     counts = len(first), len(second)
     one, other = steps
     if one is not None and other is not None and _maker(one) == _maker(other):
-        made = PassResult(*_maker(one), tuple(differences(one.module, other.module)))
+        made = PassResult(*_maker(one), tuple(differences(one.read(), other.read())))
         return Parting(common, counts, made, made, True, alone, complete)
     found: list[PassResult | None] = [None, None]
     for side, step in enumerate(steps):
         # What the other side does later, too, only comes at another time.
         if step is not None and (step.pass_name in alone[side] or not any(alone)):
-            changes = tuple(differences(rest[side][0].module, step.module))
+            changes = tuple(differences(rest[side][0].read(), step.read()))
             found[side] = PassResult(*_maker(step), changes)
     return Parting(common, counts, found[0], found[1], False, alone, complete)
 

@@ -27,8 +27,8 @@ from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
 from hloopt.reading import is_dump, read_file
-from hloopt.report.diff_dumps import compare_dumps, lost_seconds
-from hloopt.report.fusion_diff import FusionDifference
+from hloopt.report.diff_dumps import DumpDifference, compare_dumps, lost_seconds
+from hloopt.report.fusion_diff import FusionDifference, compare_kernels
 from hloopt.report.module_pairs import GivenModule
 from hloopt.report.parted import FirstDecision, FusedPair, PairParted, PlansParted
 from hloopt.rewrite import Controls, Pipeline
@@ -64,7 +64,7 @@ def plans_parted(
     folders = _Folders()
     planned = [[_planned(one, planner, begin) for one in side] for side in (before, after)]
     begin("pairing kernels")
-    found = compare_dumps(planned[0], planned[1], planner.predictor)
+    found = _compared(planned[0], planned[1], planner.predictor)
     differing = [pair for pair in found.pairs if not pair[2].equal]
     differing.sort(key=lambda pair: -lost_seconds(pair[2]))
     rows = []
@@ -102,6 +102,16 @@ def _planned(given: GivenModule, planner: Planner, begin: Callable[[str], object
         return given
     begin(f"planning {given.module.name}")
     return GivenModule(given.file, planner.plan(given.module).module)
+
+
+def _compared(
+    before: Sequence[GivenModule], after: Sequence[GivenModule], predictor: Predictor
+) -> DumpDifference:
+    """Modules with their partners; one of either side alone belong together, whatever they are."""
+    if len(before) == len(after) == 1:
+        difference = compare_kernels(before[0].module, after[0].module, predictor)
+        return DumpDifference(((before[0], after[0], difference),), (), ())
+    return compare_dumps(before, after, predictor)
 
 
 class _Folders:
@@ -160,9 +170,11 @@ def _first(
 
 
 def _by_stages(sides: _Sides) -> Parting | None:
-    """Where both part, if both have the stages of their compilation."""
+    """Where both part, if both have the stages of their compilation from its beginning."""
     before, after = sides
     if before is None or after is None:
+        return None
+    if any(one.stages[0].kind != "before" for one in (before, after)):
         return None
     stages = [_stages(one) for one in (before, after)]
     if min(map(len, stages)) < 3:  # what is given and what comes out says nothing about passes

@@ -136,6 +136,23 @@ def test_programs_that_differ_before_any_pass(tmp_path: Path) -> None:
     assert "the programs differ before any pass" in shown(parted(one, other))
 
 
+def test_stages_that_do_not_begin_with_the_program(tmp_path: Path) -> None:
+    """Nothing is known of what was given then: the final modules say what they can."""
+    one = dump(tmp_path / "one", {_SIMPLIFIED: _SIMPLE, _JOINED: _FUSED}, _FUSED)
+    other = dump(tmp_path / "other", {_SIMPLIFIED: _SIMPLE}, _APART)
+    (one / "module_0003.jit_f.before_optimizations.txt").unlink()
+    (row,) = parted(one, other).rows
+    assert row.first is not None
+    assert (row.first.kind, row.first.parting) == ("fusion", None)
+
+
+def test_two_modules_that_have_nothing_in_common() -> None:
+    """They were given as a pair."""
+    other = _GIVEN.replace("jit_f", "jit_g").replace("[1000,1000]", "[1000]")
+    (row,) = parted(hloopt.parse(_FUSED), hloopt.parse(other)).rows
+    assert row.first is not None
+
+
 def test_final_modules_alone() -> None:
     """Without stages: the pair that one side fuses, with hloopt's own decision and its prices."""
     (row,) = parted(hloopt.parse(_FUSED), hloopt.parse(_APART)).rows
