@@ -11,6 +11,7 @@ __all__ = [
     "carried",
     "is_descending",
     "is_effective_scalar",
+    "is_row_major",
     "major_to_minor",
     "moves_minor_dimension",
     "moves_nothing",
@@ -28,6 +29,13 @@ def major_to_minor(shape: ArrayShape) -> tuple[int, ...]:
     if shape.layout is None:
         return tuple(range(shape.rank))
     return shape.layout.minor_to_major[::-1]
+
+
+def is_row_major(shape: Shape) -> bool:
+    """Whether elements lie in the order of their indices, as they do where nothing is said; true of tuples."""
+    if not isinstance(shape, ArrayShape) or shape.layout is None:
+        return True
+    return major_to_minor(shape) == tuple(range(shape.rank))
 
 
 def physical_dims(shape: ArrayShape) -> tuple[int, ...]:

@@ -16,16 +16,19 @@ from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import elements_demanded
 from hloopt.analysis.reduction import WARP_SIZE, reduction_dims
 from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS, DeviceTimes
-from hloopt.cost_models.instructions import issued_ns
+from hloopt.cost_models.instructions import FOLDS_RUNNING, issued_ns
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, elements_of, leaves
 
-__all__ = ["WHOLE_ROW", "fused_rows_run_time", "launches_of_rows", "rows_run_time"]
+__all__ = ["RUNNING", "WHOLE_ROW", "fused_rows_run_time", "launches_of_rows", "rows_run_time"]
 
 WHOLE_ROW: Final = "whole-row"
 """The name of the kernel, in the configuration of such a fusion."""
+
+RUNNING: Final = "running-reduction"
+"""The same of a running reduction along rows, which is priced alike."""
 
 _MOST_THREADS: Final = 1024
 _ELEMENTS: Final = 16
@@ -40,7 +43,7 @@ def fused_rows_run_time(
     fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes
 ) -> RunTime | None:
     """As ``CostModel.run_time`` has it; None for every other instruction."""
-    if fusion.opcode != "fusion" or custom_name(fusion) != WHOLE_ROW:
+    if fusion.opcode != "fusion" or custom_name(fusion) not in (WHOLE_ROW, RUNNING):
         return None
     return rows_run_time(fusion, usage, times)
 
@@ -90,7 +93,7 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
         for op in body
         if (share := needs.get(op, 0) / max(1, elements_of(op.shape)))
     ]
-    flops = int(sum(usage.op(op).flops * count for op, count in often))
+    flops = int(sum(_flops(op, usage) * count for op, count in often))
     issued = issued_ns(often, times.target)
     compute = times.compute(flops, blocks, max(threads, 256)) if issued is None else issued
     return RunTime(
@@ -123,12 +126,19 @@ def launches_of_rows(fusion: Instruction) -> int:
     return 2 if minor and _columns(body, rows, minor) else 1
 
 
+def _flops(op: Instruction, usage: UsageAnalysis) -> int:
+    return FOLDS_RUNNING * op.array.elements if op.opcode == "reduce-window" else usage.op(op).flops
+
+
 def _rows_of(body: Iterable[Instruction]) -> tuple[int, int]:
     for inner in body:
         if inner.opcode == "reduce":
             form = reduction_dims(inner)
             if form is not None and form.is_row and form.dims[0] == 1:
                 return form.dims[1:]
+        elif inner.opcode == "reduce-window":
+            minor = inner.array.dims[-1]
+            return inner.array.elements // max(1, minor), minor
     return 0, 0
 
 

@@ -20,7 +20,16 @@ from hloopt.ops.traits import REARRANGING
 from hloopt.targets import Target
 from hloopt.types import ArrayShape
 
-__all__ = ["NOTHING", "UNITS", "Latencies", "Work", "issued_ns", "latencies_of", "work_of"]
+__all__ = [
+    "FOLDS_RUNNING",
+    "NOTHING",
+    "UNITS",
+    "Latencies",
+    "Work",
+    "issued_ns",
+    "latencies_of",
+    "work_of",
+]
 
 UNITS: Final = ("fma", "imad", "alu", "either", "f64", "xu", "memory", "control")
 """What executes instructions: f32 multiply-adds; integer multiplies and packed halves; integer and logic; one
@@ -95,6 +104,8 @@ _SUMS: Final = frozenset(
 )
 _SCHEDULERS: Final = 4
 _WARP: Final = 32
+FOLDS_RUNNING: Final = 4
+"""How often a running reduction folds each element: in its thread, warp and block, and what precedes it."""
 
 
 def latencies_of(target: Target) -> Latencies:
@@ -238,8 +249,8 @@ def issued_ns(ops: Iterable[tuple[Instruction, float]], target: Target) -> float
 def _whole_work(op: Instruction, latencies: Latencies) -> Work | None:
     """Of all elements of an op; nothing for what only says which element is read."""
     try:
-        if op.opcode == "reduce":
-            folded = op.operands[0].array.elements
+        if op.opcode in ("reduce", "reduce-window"):
+            folded = op.operands[0].array.elements * (FOLDS_RUNNING if op.opcode != "reduce" else 1)
             each = NOTHING
             for inner in op.attributes["to_apply"]:
                 if inner.op.is_elementwise:

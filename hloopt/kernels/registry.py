@@ -41,6 +41,7 @@ FAMILIES: tuple[str, ...] = (
     "kernels.families.scan",
     "kernels.families.sort",
     "kernels.families.whole_row",
+    "kernels.families.running_reduction",
     "kernels.families.row_reduction",
     "kernels.families.column_reduction",
     "kernels.families.split_reduction",

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from hloopt.analysis.elementwise import is_elementwise, tells_apart
+from hloopt.analysis.layout import is_row_major
+from hloopt.cost_models.fused_rows import RUNNING, WHOLE_ROW
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, walk
-from hloopt.kernels.row_growth import RowGrowth, elements_of, in_row_major, row_form
+from hloopt.kernels.families.running_reduction import running_of
+from hloopt.kernels.row_growth import RowGrowth, elements_of, row_form
 from hloopt.ops.traits import INDEXING, MOVING, PLUMBING
 from hloopt.types import ArrayShape
 
-__all__ = ["RowCluster", "row_clusters", "row_forms"]
+__all__ = ["RowCluster", "row_clusters", "row_forms", "running_clusters"]
 
 _CHEAP = frozenset({"broadcast", "constant", "iota"})
 """Computed wherever they are read: no kernel writes them for another."""
@@ -48,7 +51,14 @@ class RowCluster:
     @property
     def heroes(self) -> list[Instruction]:
         """The reductions of rows."""
-        return [one for one in self.members if one.opcode == "reduce" and one not in self.columns]
+        kinds = ("reduce", "reduce-window")
+        return [one for one in self.members if one.opcode in kinds and one not in self.columns]
+
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel that takes it."""
+        is_running = any(one.opcode == "reduce-window" for one in self.members)
+        return RUNNING if is_running else WHOLE_ROW
 
     @property
     def last(self) -> Instruction:
@@ -76,6 +86,32 @@ def row_clusters(computation: Computation, form: tuple[int, int]) -> list[RowClu
     return [cluster for cluster in found if cluster.heroes]
 
 
+def running_clusters(computation: Computation) -> list[RowCluster]:
+    """Running reductions along rows, each with the elementwise ops that alone follow it."""
+    found = []
+    for one in computation:
+        if one.opcode != "reduce-window" or one.shape.is_dynamic or one.has_control_edges:
+            continue
+        rows = running_of(one)
+        if isinstance(rows, str):
+            continue
+        members = [one]
+        while len(users := list(members[-1].users)) == 1 and _follows(members[-1], users[0]):
+            members.append(users[0])
+        found.append(_cluster(rows.rows, rows.minor, members, frozenset()))
+    return [cluster for cluster in found if cluster.heroes]
+
+
+def _follows(one: Instruction, user: Instruction) -> bool:
+    """Whether a user is computed place by place, from nothing else that is large."""
+    if not is_elementwise(user) or user.has_control_edges or one.is_root:
+        return False
+    others = [part for part in user.operands if part is not one]
+    return elements_of(user) == elements_of(one) and not any(
+        elements_of(part) > 1 and part.opcode not in _CHEAP for part in others
+    )
+
+
 def _cluster(
     rows: int, minor: int, members: list[Instruction], columns: AbstractSet[Instruction]
 ) -> RowCluster:
@@ -83,7 +119,9 @@ def _cluster(
     inside = set(members)
     following: set[Instruction] = set()
     for one in members:
-        if one.opcode == "reduce" or any(part in following for part in one.operands):
+        if one.opcode in ("reduce", "reduce-window") or any(
+            part in following for part in one.operands
+        ):
             following.add(one)
     results: dict[Instruction, None] = {}
     needed = {
@@ -135,7 +173,7 @@ def _may_join(one: Instruction) -> bool:
         return False
     if one.has_control_edges or tells_apart(one):
         return False
-    if not all(map(in_row_major, (one, *one.operands))):
+    if not all(is_row_major(part.shape) for part in (one, *one.operands)):
         return False
     if one.opcode == "constant":
         return one.shape.elements == 1

@@ -8,7 +8,6 @@ from typing import ClassVar, Final
 from hloopt.analysis.backend_config import written_name
 from hloopt.analysis.region import region_of
 from hloopt.cost_models.device_times import PARALLELISM
-from hloopt.cost_models.fused_rows import WHOLE_ROW
 from hloopt.cost_models.instructions import issued_ns
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import DEFAULT, find_model
@@ -26,7 +25,12 @@ from hloopt.kernels import is_kernel
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.kernels.row_clusters import RowCluster, row_clusters, row_forms
+from hloopt.kernels.row_clusters import (
+    RowCluster,
+    row_clusters,
+    row_forms,
+    running_clusters,
+)
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target, find_target, names
 from hloopt.targets.target import HOST
@@ -46,7 +50,9 @@ class RowFusion(FusionPass):
     cluster grows from the reductions over all that has an element a place of the row or a value a row: several
     reductions one after the other or beside each other, residuals, scales, casts, gradients.  What others read,
     too, becomes a further result of the kernel, or stays where it is, if computing it from what they read
-    moves fewer bytes.  It is compared with what priority-fusion and multi-output-fusion make of the cluster.
+    moves fewer bytes.  A running sum along rows is a kernel, too, with what is elementwise around it: a loop
+    would fold each element from the first one on.  Both are compared with what priority-fusion and
+    multi-output-fusion make of the cluster.
 
     cost_model  the model that predicts kernel times
     target      the device; one without blocks and threads is left alone, and so is ``host``, for which
@@ -113,6 +119,10 @@ ENTRY main {
                 if made:
                     _remove_unused(made)
                     restore_order(computation)
+            running = [one for one in running_clusters(computation) if rewriter.visit(one)]
+            if running:
+                _remove_unused(running)
+                restore_order(computation)
         return recorder.close()
 
 
@@ -145,20 +155,20 @@ class _Rewriter:
             return advised, None
         apart = _apart(cluster)
         whole = _whole(apart, cluster)
-        kernel = find_kernel(WHOLE_ROW)
+        kernel = find_kernel(cluster.kernel)
         fits = kernel.fits(Site(region_of(whole), self.model.target, Limits()))
         if not fits:
             return forbid("rows-unfit", words=fits.reason), None
         launch = self.model.launch_ns
-        fused = self._rows_time(whole) + launch
+        fused = self._rows_time(whole, cluster.kernel) + launch
         comparison = Comparison(self._unfused(cluster) / 1000, fused / 1000)
         if not (advised.wanted or self.options.always) and comparison.gain_us < 0:
             return forbid("rows-slower", comparison=comparison), comparison
         return advised, comparison
 
-    def _rows_time(self, whole: Instruction) -> float:
+    def _rows_time(self, whole: Instruction, kernel: str) -> float:
         """Nanoseconds of the kernel."""
-        edit.set_attribute(whole, "backend_config", written_name(whole, WHOLE_ROW))
+        edit.set_attribute(whole, "backend_config", written_name(whole, kernel))
         return find_model(self.model.name)(self.model.target).run_time(whole).exec_ns
 
     def _unfused(self, cluster: RowCluster) -> float:
@@ -181,7 +191,7 @@ class _Rewriter:
         fusion = Instruction(_NAME, "fusion", body.root.shape, operands, attributes, last.metadata)
         fusion.offset = last.offset
         fusion = edit.insert_before(last, fusion)
-        edit.set_attribute(fusion, "backend_config", written_name(fusion, WHOLE_ROW))
+        edit.set_attribute(fusion, "backend_config", written_name(fusion, cluster.kernel))
         _hand_over(cluster, fusion)
         self._record(cluster, fusion, comparison)
 
@@ -207,7 +217,7 @@ def _own_ns(model: CostModel, kernel: Instruction) -> float:
     found = model.run_time(kernel)
     inside = kernel.calls if kernel.opcode == "fusion" else (kernel,)
     issued = issued_ns(((one, 1) for one in inside), model.target)
-    if issued is None:
+    if issued is None or any(one.opcode == "reduce-window" for one in inside):
         return found.exec_ns
     moving = found.read_ns + found.write_ns
     return issued + moving - PARALLELISM * min(issued, moving)

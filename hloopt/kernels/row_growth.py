@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hloopt.analysis.elementwise import is_elementwise, tells_apart
-from hloopt.analysis.layout import major_to_minor
+from hloopt.analysis.layout import is_row_major
 from hloopt.analysis.reduction import reduction_dims
 from hloopt.ir import Instruction
 from hloopt.kernels.families.reductions import (
@@ -18,7 +18,7 @@ from hloopt.kernels.families.row_phases import spread_kind
 from hloopt.ops.traits import PLUMBING
 from hloopt.types import ArrayShape
 
-__all__ = ["RowGrowth", "elements_of", "in_row_major", "row_form"]
+__all__ = ["RowGrowth", "elements_of", "row_form"]
 
 _MOST_LOOKED_AT = 20_000
 """Instructions, to find out whether a value is computed from a cluster."""
@@ -168,7 +168,7 @@ class RowGrowth:
         """Whether an instruction is of this form, given that what is in clusters is."""
         if one.has_control_edges or one.shape.is_dynamic or tells_apart(one):
             return False
-        if not all(map(in_row_major, (one, *one.operands))):
+        if not all(is_row_major(part.shape) for part in (one, *one.operands)):
             return False  # with layouts normalised it is between transposes
         if self.rows == 1 and elements_of(one) == 1 and not self._follows(one):
             return False  # any number of the program: what it has to do with the row comes later
@@ -249,14 +249,6 @@ class RowGrowth:
 
 def _before(one: Instruction) -> tuple[Instruction, ...]:
     return (*one.operands, *one.control_predecessors)
-
-
-def in_row_major(instruction: Instruction) -> bool:
-    """Whether elements lie in the order of indices; true of what is no array."""
-    shape = instruction.shape
-    if not isinstance(shape, ArrayShape) or shape.layout is None:
-        return True
-    return tuple(major_to_minor(shape)) == tuple(range(shape.rank))
 
 
 def elements_of(instruction: Instruction) -> int:

@@ -149,6 +149,24 @@ def test_no_path_leaves_and_comes_back() -> None:
     _assert_equal(before, after)
 
 
+def test_a_running_sum_is_one_kernel() -> None:
+    """With the product before it and the scale after it; other windows stay."""
+    body = """x = f32[64,512] parameter(0)
+  p = f32[64,512] multiply(x, x)
+  zero = f32[] constant(0)
+  s = f32[64,512] reduce-window(p, zero), window={size=1x512 pad=0_0x511_0}, to_apply=sum
+  half = f32[] constant(0.5)
+  halves = f32[64,512] broadcast(half), dimensions={}
+  h = f32[64,512] multiply(s, halves)
+  w = f32[64,510] reduce-window(h, zero), window={size=1x3}, to_apply=sum
+  ROOT o = (f32[64,512], f32[64,510]) tuple(h, w)"""
+    before, after, _ = _fused(body)
+    (fusion,) = [one for one in after.entry if custom_name(one) == "running-reduction"]
+    assert [one.name for one in fusion.operands] == ["x"]
+    assert [one.name for one in after.entry if one.opcode == "reduce-window"] == ["w"]
+    _assert_equal(before, after)
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

@@ -20,6 +20,7 @@ _MODULES: Final = (
     "dot_tiled",
     "dot_vector",
     "whole_row",
+    "running_reduction",
     "row_reduction",
     "column_reduction",
     "split_reduction",
