@@ -18,7 +18,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.building import PlanWriter
 from hloopt.linear_algebra.masks import is_summing
 from hloopt.linear_algebra.nodes import ONCE, Iterations, PlanNodes, Use
-from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, seconds
+from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, reached, seconds
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.products import Addends, merged, settled
 from hloopt.linear_algebra.reading import ARITHMETIC, TermReader, dotted_of, is_result, takes
@@ -42,7 +42,7 @@ _PAIRED: Final = 10
 _LEAST: Final = 0.98
 """A plan has to take less than this part of the time, and not by elementwise ops alone: these fuse."""
 _LEAST_ON_HOST: Final = 0.9
-"""The same where elementwise ops count, for nothing fuses into a product there."""
+"""The same where elementwise ops count, for nothing fuses into a product there; into a sum it does."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,9 @@ class Cluster:
         if seconds(uses) >= self._seconds() * _LEAST or flops(uses) > self.flops:
             return False
         if not self.target.has_threads and seconds(uses) < self._seconds() * _LEAST_ON_HOST:
-            return True
+            sums = any(one.opcode == "reduce" for one in self.read)
+            if not sums and all(node.kind != "reduce" for node in reached(uses)):
+                return True
         least = sum(self._launched(one) * self.iterations.times(one) for one in self.read)
         less = self.prices.launch / 2 * self.iterations.count
         return launched(uses) < max(least - less, least * _LEAST)
