@@ -73,7 +73,7 @@ def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None
 @click.option(
     "--measure",
     type=click.Choice(MEASURING),
-    help="Measure each change on this device: before and after in turn, on one core, for --target host.",
+    help="Measure each change on this device, before and after in turn; native on one core, as the host is.",
 )
 @strict_option()
 @json_option
@@ -111,7 +111,7 @@ def command(
     Two modules or dump directories, of other versions of XLA or other flags, are compared: which module loses
     most time, where, and the first decision that differs. That is the first pass whose result differs, where
     both dumps have their stages (--xla_dump_hlo_pass_re=.*); else what the final modules show. Flags that
-    differ are named.
+    differ are named. Modules of dumps are compared as they are after optimisation, unless --stage says which.
 
     \b
     Example:

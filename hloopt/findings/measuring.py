@@ -48,6 +48,8 @@ class RealRuns:
 class MeasuredGain:
     """A run before and after a change, measured: medians of ``runs`` timed steps, in turn.
 
+    Of a part of a module it is as often as that runs.
+
     is_sure  whether the two surely differ: their interquartile ranges are disjoint
     reason   why nothing was measured; empty where it was
     """
@@ -78,11 +80,12 @@ class MeasuredGain:
 
 
 def measured_gain(
-    plans: tuple[ProgramPlan, ProgramPlan], inputs_of: Module, device: str
+    plans: tuple[ProgramPlan, ProgramPlan], inputs_of: Module, device: str, times: int = 1
 ) -> MeasuredGain:
     """What a change gains in time, by runs of both plans; ``inputs_of`` says what their inputs are.
 
-    What cannot be compiled or run here has the reason.  ``native`` runs on one core, as the target has one.
+    ``times`` is how often the plans run while the whole program runs once.  What cannot be compiled or run here
+    has the reason.  ``native`` runs on one core, as the target has one.
     """
     before, after = plans
     if before.module.attributes.get("input_output_alias") != after.module.attributes.get(
@@ -100,7 +103,7 @@ def measured_gain(
     except HlooptError as error:
         return MeasuredGain(device, reason=error.message)
     one, other = (
-        Timing(tuple(spent / count for spent in timing.seconds))
+        Timing(tuple(spent * times / count for spent in timing.seconds))
         for timing, (_, count) in zip((old, new), steps, strict=True)
     )
     runs = min(len(one.seconds), len(other.seconds))

@@ -281,7 +281,7 @@ class _Search:
         for row, made in self._best():
             if row.gain.measure == "time":
                 self.begin(f"measuring {row.kind}: %{row.instruction}")
-                real = measured_gain(made.plans, made.inputs_of, device)
+                real = measured_gain(made.plans, made.inputs_of, device, made.times)
                 row = replace(row, gain=replace(row.gain, measured=real))
             rows.append(row)
         return sorted(rows, key=_is_refuted)

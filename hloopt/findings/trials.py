@@ -88,6 +88,7 @@ class Tried:
     kernels     of the whole plan that compute them
     plans       before and after the change, of the part that was changed
     inputs_of   the module that says what inputs both take
+    times       how often they run while the module runs once
     """
 
     gain: Gain
@@ -95,6 +96,7 @@ class Tried:
     kernels: tuple[Instruction, ...]
     plans: tuple[ProgramPlan, ProgramPlan]
     inputs_of: Module
+    times: int
 
 
 class Subject:
@@ -181,7 +183,7 @@ class Subject:
             if before is self.plan
             else self.kernels_of([site for one in trial.group for site in one.sites])
         )
-        return Tried(gain, self._spent(rows, times), kernels, (before, after), compared[0])
+        return Tried(gain, self._spent(rows, times), kernels, (before, after), compared[0], times)
 
     def kernels_of(self, sites: Iterable[Instruction]) -> tuple[Instruction, ...]:
         """The kernels of the plan that compute instructions of the module."""

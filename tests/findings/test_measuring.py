@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 import hloopt
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.errors import UsageError
-from hloopt.findings import Findings, MeasuredGain, kind_examples, search
+from hloopt.findings import Findings, MeasuredGain, Planner, kind_examples, measuring, search
 from hloopt.report.console import capturing
 from hloopt.report.findings import show_findings
+from hloopt.rewrite import Pipeline
+from hloopt.runtime.timing import Timing
+from hloopt.targets import find_target
 
 _TWO = """HloModule two
 
@@ -57,10 +64,10 @@ def test_a_change_that_does_not_gain_is_last(monkeypatch: pytest.MonkeyPatch) ->
     ranked = hloopt.why(hloopt.parse(_TWO), "host", kinds=["one-hot-product"])
     assert isinstance(ranked, Findings)
     assert [row.instruction for row in ranked.rows] == ["other", "one"]
-    times = iter([1.5, 0.5])
+    after = iter([1.5, 0.5])
 
-    def measured(plans: object, inputs_of: object, device: str) -> MeasuredGain:
-        return MeasuredGain(device, 1.0, next(times), 9, is_sure=True)
+    def measured(plans: object, inputs_of: object, device: str, times: int) -> MeasuredGain:
+        return MeasuredGain(device, 1.0, next(after), 9, is_sure=True)
 
     monkeypatch.setattr(search, "measured_gain", measured)
     made = found(_TWO, "one-hot-product")
@@ -81,6 +88,21 @@ def test_what_is_not_measured_says_why() -> None:
     assert real is not None
     assert "mine" in real.reason
     assert real.to_json()["seconds_after"] is None
+
+
+def test_a_part_counts_as_often_as_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like what is predicted of it."""
+
+    def in_turn(steps: Sequence[Callable[[], object]], *_: object, **__: object) -> list[Timing]:
+        return [Timing((6.0, 6.0, 6.0)), Timing((3.0, 3.0, 3.0))]
+
+    monkeypatch.setattr(measuring, "measure_in_turn", in_turn)
+    monkeypatch.setattr(measuring, "_LEAST", 0.0)
+    predictor = Predictor(model_for(DEFAULT, find_target("host")))
+    module = hloopt.parse(_TWO)
+    plan = Planner(Pipeline(()), predictor).plan(module)
+    real = measuring.measured_gain((plan, plan), module, "cpu", 100)
+    assert (real.before, real.after, real.gains) == (600.0, 300.0, True)
 
 
 def test_a_gpu_is_not_this_processor() -> None:
