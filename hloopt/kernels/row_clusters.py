@@ -48,6 +48,11 @@ class RowCluster:
         members = [one for one in self.members if one not in self.columns]
         return _cluster(self.rows, self.minor, members, frozenset())
 
+    def as_it_is(self) -> RowCluster:
+        """The cluster of the members that are still there: a kernel made since may compute, and read, some."""
+        members = [one for one in self.members if one.computation is not None]
+        return _cluster(self.rows, self.minor, members, self.columns)
+
     @property
     def heroes(self) -> list[Instruction]:
         """The reductions of rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
@@ -113,15 +113,13 @@ ENTRY main {
         model = recorder.model(self.cost_model, target)
         rewriter = _Rewriter(self, model, recorder)
         for computation in fusible_computations(module):
-            for form in row_forms(computation):
-                clusters = row_clusters(computation, form)
-                made = [cluster for cluster in clusters if rewriter.visit(cluster)]
-                if made:
-                    _remove_unused(made)
-                    restore_order(computation)
-            running = [one for one in running_clusters(computation) if rewriter.visit(one)]
-            if running:
-                _remove_unused(running)
+            made = [
+                rewriter.visit(cluster.as_it_is())
+                for form in row_forms(computation)
+                for cluster in row_clusters(computation, form)
+            ]
+            made += [rewriter.visit(one.as_it_is()) for one in running_clusters(computation)]
+            if any(made):
                 restore_order(computation)
         return recorder.close()
 
@@ -134,6 +132,8 @@ class _Rewriter:
 
     def visit(self, cluster: RowCluster) -> bool:
         """Decide about one cluster, and fuse it; whether it was."""
+        if not cluster.heroes:
+            return False
         first, last = cluster.heroes[0], cluster.last
         if not (spent := self.recorder.allows()):
             self.recorder.refused(first, last, spent)
@@ -194,6 +194,9 @@ class _Rewriter:
         edit.set_attribute(fusion, "backend_config", written_name(fusion, cluster.kernel))
         _hand_over(cluster, fusion)
         self._record(cluster, fusion, comparison)
+        for one in (*reversed(cluster.members), *reversed(cluster.absorbed)):
+            if not one.users and not one.is_root:
+                edit.remove(one)
 
     def _record(
         self, cluster: RowCluster, fusion: Instruction, comparison: Comparison | None
@@ -221,14 +224,6 @@ def _own_ns(model: CostModel, kernel: Instruction) -> float:
         return found.exec_ns
     moving = found.read_ns + found.write_ns
     return issued + moving - PARALLELISM * min(issued, moving)
-
-
-def _remove_unused(made: Iterable[RowCluster]) -> None:
-    """Remove what only kernels compute now."""
-    for cluster in made:
-        for one in (*reversed(cluster.members), *reversed(cluster.absorbed)):
-            if one.computation is not None and not one.users and not one.is_root:
-                edit.remove(one)
 
 
 def _operands(cluster: RowCluster) -> tuple[Instruction, ...]:

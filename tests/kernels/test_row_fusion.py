@@ -239,3 +239,22 @@ def test_random_graphs_keep_their_bits(data: st.DataObject) -> None:
     lines.append(f"ROOT o = ({shapes}) tuple({', '.join(results)})")
     before, after, _ = _fused("\n  ".join(lines), always=True)
     _assert_equal(before, after)
+
+
+def test_kernels_that_read_each_other_s_values() -> None:
+    """A value that one kernel writes is not computed by another, whichever is made first."""
+    body = f"""x = f32[64,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  {SOFTMAX.format(x="x", root="p =")}
+  d = f32[64,512] dot(p, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  q = f32[64,512] multiply(p, x)
+  h = f32[64,512] multiply(q, d)
+  v = f32[64] reduce(h, zero), dimensions={{1}}, to_apply=sum
+  vb = f32[64,512] broadcast(v), dimensions={{0}}
+  t = f32[64,512] subtract(h, vb)
+  ROOT o = (f32[64,512], f32[64,512]) tuple(t, q)"""
+    before, after, _ = _fused(body)
+    assert len(_rows(after)) == 2
+    for fusion in _rows(after):
+        assert all(one.users or one.is_root for one in fusion.calls)
+    _assert_equal(before, after)
