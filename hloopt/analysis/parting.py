@@ -166,10 +166,13 @@ def _parted(
     if one is not None and other is not None and _maker(one) == _maker(other):
         made = PassResult(*_maker(one), tuple(differences(one.read(), other.read())))
         return Parting(common, counts, made, made, True, alone, complete)
+    # What the other side does later, too, only comes at another time, unless nothing else differs there.
+    told = [
+        step is not None and step.pass_name in own for step, own in zip(steps, alone, strict=True)
+    ]
     found: list[PassResult | None] = [None, None]
     for side, step in enumerate(steps):
-        # What the other side does later, too, only comes at another time.
-        if step is not None and (step.pass_name in alone[side] or not any(alone)):
+        if step is not None and (told[side] or not any(told)):
             changes = tuple(differences(rest[side][0].read(), step.read()))
             found[side] = PassResult(*_maker(step), changes)
     return Parting(common, counts, found[0], found[1], False, alone, complete)

@@ -125,6 +125,28 @@ def test_the_same_pass_with_another_result(tmp_path: Path) -> None:
     assert "%e: opcode exponential before, exponential-minus-one after at f.py:7" in text
 
 
+def test_passes_in_another_order(tmp_path: Path) -> None:
+    """Both sides run both, with other results, and one a third behind them: what comes next on either is told."""
+    tanh, sine = (_SIMPLE.replace("exponential(x)", f"{op}(x)") for op in ("tanh", "sine"))
+    last = tanh.replace("HloModule jit_f", "HloModule jit_f, is_scheduled=true")
+    first, second = "one.after_first.before_second", "one.after_second.before_third"
+    stages = {first: _SIMPLE, second: sine, "one.after_third.before_end": tanh}
+    one = dump(tmp_path / "one", stages, last)
+    other = dump(
+        tmp_path / "other", {second: _FUSED, first: _APART.replace("negate", "abs")}, _FUSED
+    )
+    (row,) = parted(one, other).rows
+    assert row.first is not None
+    parting = row.first.parting
+    assert parting is not None
+    assert [made and made.pass_name for made in (parting.before, parting.after)] == [
+        "first",
+        "second",
+    ]
+    assert "third" in parting.alone[0]
+    assert "by first (pipeline one)" in shown(parted(one, other))
+
+
 def test_programs_that_differ_before_any_pass(tmp_path: Path) -> None:
     """Then no decision of a compiler comes first."""
     changed = _GIVEN.replace("constant(1)", "constant(2)")
