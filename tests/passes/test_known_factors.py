@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
 import hloopt
 from hloopt.ir import Module
 from hloopt.linear_algebra.systems import LinearSystems
+from hloopt.passes.dce import DeadCodeElimination
 from hloopt.rewrite import PassLog, Pipeline
 from tests.helpers.support import Array
 
@@ -31,18 +34,33 @@ m = ELEMENT[96,96] add(square, eye)
 }
 
 
-def module(kind: str, target: str = "lapack_sgetrf_ffi", element: str = "f32") -> Module:
-    """The factors, pivots and info of a matrix of that kind."""
+ADD = (
+    "add { p = ELEMENT[] parameter(0)\nq = ELEMENT[] parameter(1)\nROOT s = ELEMENT[] add(p, q) }\n"
+)
+
+
+def module(
+    kind: str, target: str = "lapack_sgetrf_ffi", element: str = "f32", uses: str = ""
+) -> Module:
+    """The factors, pivots and info of a matrix of that kind, or what is made of them."""
     results = f"({element}[{N},{N}]{{0,1}}, s32[{N}]{{0}}, s32[])"
     text = f"""HloModule m
-ENTRY e {{
+{ADD}ENTRY e {{
 a = ELEMENT[{N},{N}] parameter(0)
-{MASKS}{MATRICES[kind]}ROOT lu = {results} custom-call(m), custom_call_target="{target}",
+{MASKS}{MATRICES[kind]}{"" if uses else "ROOT "}lu = {results} custom-call(m), custom_call_target="{target}",
   operand_layout_constraints={{ELEMENT[{N},{N}]{{0,1}}}}, api_version=API_VERSION_TYPED_FFI,
   output_to_operand_aliasing={{{{0}}: (0, {{}})}}, backend_config={{}}
+{uses}
 }}
 """
     return hloopt.parse(text.replace("ELEMENT", element), kind)
+
+
+@pytest.fixture
+def _whoever_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the factors themselves can be looked at."""
+    file = import_module("hloopt.linear_algebra.systems.known_factors")
+    monkeypatch.setattr(file, "hides_factors", lambda call: True)
 
 
 def taken(given: Module, *, leave: bool = True) -> tuple[bool, PassLog]:
@@ -73,6 +91,7 @@ def matrix(kind: str, a: Array) -> Array:
     return found[kind]()
 
 
+@pytest.mark.usefixtures("_whoever_reads_them")
 @pytest.mark.parametrize("kind", ["definite", "lower", "upper"])
 @pytest.mark.parametrize(
     ("target", "element"),
@@ -96,6 +115,7 @@ def test_known_matrices_are_factored_for_less(kind: str, target: str, element: s
     assert not Pipeline((LinearSystems(reassociate=True, target="host"),)).run(given).changed
 
 
+@pytest.mark.usefixtures("_whoever_reads_them")
 def test_what_has_no_cholesky_factor_after_all_is_factored_as_before() -> None:
     """Rounded, a definite matrix may be none: the identity is lost beside 1e10."""
     given, other = module("definite"), module("definite")
@@ -106,6 +126,7 @@ def test_what_has_no_cholesky_factor_after_all_is_factored_as_before() -> None:
             np.testing.assert_array_equal(one, same)
 
 
+@pytest.mark.usefixtures("_whoever_reads_them")
 @pytest.mark.parametrize("kind", ["lower", "upper"])
 def test_info_names_the_first_zero_of_a_diagonal(kind: str) -> None:
     given = module(kind)
@@ -115,6 +136,7 @@ def test_info_names_the_first_zero_of_a_diagonal(kind: str) -> None:
     assert int(np.asarray(hloopt.evaluate(given, [a])[2])) == 8
 
 
+@pytest.mark.usefixtures("_whoever_reads_them")
 def test_other_matrices_stay_and_floats_need_leave() -> None:
     assert not taken(module("any"))[0]
     changed, log = taken(module("definite"), leave=False)
@@ -159,3 +181,47 @@ def test_a_triangle_that_is_a_diagonal_divides(
     a += 8 * np.eye(N, dtype=np.float32)
     (one,), (same,) = hloopt.evaluate(given, [a, b]), hloopt.evaluate(other, [a, b])
     np.testing.assert_allclose(one, same, rtol=1e-6)
+
+
+GIVEN = f"""factors = f32[{N},{N}]{{0,1}} get-tuple-element(lu), index=0
+pivots = s32[{N}]{{0}} get-tuple-element(lu), index=1
+places = s32[{N},1] reshape(pivots)
+right = f32[{N},2] slice(a), slice={{[0:{N}], [0:2]}}
+moved = f32[{N},2] gather(right, places), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+  index_vector_dim=1, slice_sizes={{1,2}}
+half = f32[{N},2] triangular-solve(factors, moved), left_side=true, lower=true, unit_diagonal=true,
+  transpose_a=NO_TRANSPOSE
+whole = f32[{N},2] triangular-solve(factors, half), left_side=true, lower=false, unit_diagonal=false,
+  transpose_a=NO_TRANSPOSE
+alone = f32[{N},{N}] select(same, factors, zeros)
+sized = f32[{N},{N}] abs(alone)
+logs = f32[{N},{N}] log(sized)
+"""
+USES = {
+    "a solution": (f"ROOT r = f32[{N},2] negate(whole)", True),
+    "half a solution": (f"ROOT r = f32[{N},2] negate(half)", False),
+    "the factors": (f"ROOT r = f32[{N},{N}]{{0,1}} copy(factors)", False),
+    "a triangle": (f"ROOT r = f32[{N},{N}] select(low, factors, zeros)", False),
+    "the pivots": (f"ROOT r = s32[{N}] add(pivots, pivots)", False),
+    "the logarithm of a determinant": (
+        "ROOT r = f32[] reduce(logs, zero), dimensions={0,1}, to_apply=add",
+        True,
+    ),
+    "the trace of a factor": (
+        "ROOT r = f32[] reduce(alone, zero), dimensions={0,1}, to_apply=add",
+        False,
+    ),
+    "a solution and the factors": (
+        f"ROOT r = (f32[{N},2], f32[{N},{N}]{{0,1}}) tuple(whole, factors)",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_factors_that_are_shown_stay(use: str) -> None:
+    """Of a definite matrix others would do as well, but they are others."""
+    root, is_taken = USES[use]
+    read = module("definite", uses=GIVEN + root)
+    Pipeline((DeadCodeElimination(),)).run(read)
+    assert taken(read)[0] is is_taken

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from hloopt.analysis.matrix_properties import Matrices
 from hloopt.dataclass import dataclass
-from hloopt.interpret.lapack import call_options
 from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.masks import diagonal_of
 from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.systems.factor_uses import read_part
 from hloopt.linear_algebra.systems.steps import Triangle, triangle_of
 from hloopt.rewrite.site import Site, is_replaceable
 from hloopt.targets import Target
@@ -52,7 +52,7 @@ def diagonal_systems(computation: Computation, target: Target) -> Iterator[Diago
         triangle = triangle_of(solve)
         if triangle is None or not is_replaceable(solve):
             continue
-        lower, is_unit = _read_part(solve)
+        lower, is_unit = read_part(solve)
         matrix, right = (operand.array for operand in solve.operands)
         known, rank = matrices.of(solve.operands[0]), matrix.rank
         pair = (rank - 2, rank - 1) if lower else (rank - 1, rank - 2)
@@ -67,12 +67,3 @@ def diagonal_systems(computation: Computation, target: Target) -> Iterator[Diago
             after += prices.sum(matrix.elements)
         if after < before:
             yield DiagonalSystem(triangle, is_unit, (before, after))
-
-
-def _read_part(solve: Instruction) -> tuple[bool, bool]:
-    """Whether the lower triangle is read, and whether its diagonal counts as 1."""
-    if solve.opcode == "triangular-solve":
-        attributes = solve.attributes
-        return bool(attributes.get("lower")), bool(attributes.get("unit_diagonal"))
-    options = call_options(solve)
-    return options["uplo"] == ord("L"), options["diag"] == ord("U")

@@ -1,8 +1,8 @@
 """LU factors of matrices of which more is known: of definite ones by Cholesky, of triangles without work.
 
-What reads the factors stays as it is.  Of a matrix ``L L'``, with the diagonal d of L, ``(L / d) (d L')`` are
-factors as those of LAPACK's ``getrf`` that exchange no rows; a lower triangle is ``(A / d) d``, an upper one is
-its own factor.
+What reads the factors stays as it is, for it is the same for any factors (``factor_uses.py``).  Of a matrix
+``L L'``, with the diagonal d of L, ``(L / d) (d L')`` are factors as those of LAPACK's ``getrf`` that exchange
+no rows; a lower triangle is ``(A / d) d``, an upper one is its own factor.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hloopt.interpret import lapack, solvers
 from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.linear_algebra.masks import diagonal_of, where_places
 from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.systems.factor_uses import hides_factors
 from hloopt.rewrite.regions import combiner_computation
 from hloopt.rewrite.site import Site, is_replaceable
 from hloopt.targets import Target
@@ -91,6 +92,8 @@ def _kind(call: Instruction, matrices: Matrices) -> Literal["definite", "lower",
     known, pair = matrices.of(call.operands[0]), (matrix.rank - 2, matrix.rank - 1)
     if known.is_upper(*pair):
         return "upper"
+    if not hides_factors(call):
+        return None
     if known.is_lower(*pair):
         return "lower"
     return "definite" if known.is_definite(*pair) else None
