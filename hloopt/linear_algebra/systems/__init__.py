@@ -52,9 +52,13 @@ class LinearSystems(Pass):
     A solution is read through triangular systems (``triangular-solve``, LAPACK's ``trsm``), exchanged rows and
     signs, so that an inverse, which is solved for an identity, is one, whatever factors it comes from.  All
     products of a solution are changed together, where that takes less on the target: then nothing reads the
-    inverse any more.  Results round otherwise, mostly less; of a singular matrix, or where elements are not
-    finite, infinities and NaN may stand elsewhere.  Both need ``fast_math`` or ``reassociate``.  Without
-    either Cholesky factors of one matrix are shared, whose bits are the same:
+    inverse any more.  LU factors that solve systems or give a determinant, and are shown by nothing else, are
+    made of the Cholesky factor where a matrix is positive definite by construction, which ``hloopt explain``
+    says, and by ``getrf`` as before where it has none after all; those of triangles take no factorisation.
+
+    Results round otherwise, mostly less; of a singular matrix, or where elements are not finite, infinities and
+    NaN may stand elsewhere.  Both need ``fast_math`` or ``reassociate``.  Without either Cholesky factors of
+    one matrix are shared, whose bits are the same:
 
         cholesky(transpose(A), lower=false)    =>  transpose(cholesky(A, lower=true))
 
