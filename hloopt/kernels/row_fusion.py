@@ -209,6 +209,7 @@ class _Rewriter:
                     (last.name, last.opcode),
                     fusion,
                     duplicated=one in cluster.absorbed and len(one.users) > 1,
+                    multi_output=one in cluster.results,
                     comparison=comparison,
                     count=count,
                 )
