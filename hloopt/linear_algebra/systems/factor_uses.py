@@ -12,16 +12,23 @@ from typing import Final
 from hloopt.interpret.lapack import call_options
 from hloopt.ir import Instruction
 from hloopt.linear_algebra.systems.steps import triangle_of
+from hloopt.ops.traits import op_table
 from hloopt.rewrite.regions import named_combiner
 
 __all__ = ["hides_factors", "read_part"]
 
-_VIEWS: Final = frozenset({"bitcast", "broadcast", "copy", "reshape", "transpose"})
-_ON_FACTORS: Final = _VIEWS | {"abs", "compare", "convert", "gather", "log", "select", "slice"}
-_ON_PIVOTS: Final = _VIEWS | {
-    *("add", "and", "clamp", "compare", "concatenate", "convert", "get-tuple-element", "select"),
-    *("sort", "subtract", "tuple", "while"),
-}
+# Whose readers say whether it shows what it reads: of factors, of pivots, or of both.
+_FOLLOWED: Final = op_table({
+    "bitcast": "view", "broadcast": "view", "copy": "view", "reshape": "view", "transpose": "view",
+    "compare": "both", "convert": "both", "select": "both",
+    "abs": "factors", "gather": "factors", "log": "factors", "slice": "factors",
+    "add": "pivots", "and": "pivots", "clamp": "pivots", "concatenate": "pivots",
+    "get-tuple-element": "pivots", "sort": "pivots", "subtract": "pivots", "tuple": "pivots",
+    "while": "pivots",
+}, otherwise="shows what it reads")  # fmt: skip
+_VIEWS: Final = frozenset(op for op, of in _FOLLOWED.items() if of == "view")
+_ON_FACTORS: Final = frozenset(op for op, of in _FOLLOWED.items() if of != "pivots")
+_ON_PIVOTS: Final = frozenset(op for op, of in _FOLLOWED.items() if of != "factors")
 _FOLDS: Final = frozenset({"and", "multiply", "or"})
 _PERMUTING: Final = "cu_lu_pivots_to_permutation"
 _MOST: Final = 400
