@@ -211,6 +211,45 @@ USES = {
         "ROOT r = f32[] reduce(alone, zero), dimensions={0,1}, to_apply=add",
         False,
     ),
+    "the logarithms of a row": (
+        (
+            f"row = f32[1,{N}] slice(factors), slice={{[0:1], [0:{N}]}}\nsizes = f32[1,{N}] abs(row)\n"
+            f"some = f32[1,{N}] log(sizes)\nROOT r = f32[] reduce(some, zero), dimensions={{0,1}}, to_apply=add"
+        ),
+        False,
+    ),
+    "the logarithms of some of a diagonal": (
+        (
+            f"flat = f32[{N * N}] reshape(factors)\n"
+            f"some = f32[{N - 1}] slice(flat), slice={{[0:{(N - 1) * (N + 1)}:{N + 1}]}}\n"
+            f"sizes = f32[{N - 1}] abs(some)\nlogarithms = f32[{N - 1}] log(sizes)\n"
+            "ROOT r = f32[] reduce(logarithms, zero), dimensions={0}, to_apply=add"
+        ),
+        False,
+    ),
+    "the logarithms of a strided diagonal": (
+        (
+            f"flat = f32[{N * N}] reshape(factors)\n"
+            f"every = f32[{N}] slice(flat), slice={{[0:{N * N}:{N + 1}]}}\n"
+            f"sizes = f32[{N}] abs(every)\nlogarithms = f32[{N}] log(sizes)\n"
+            "ROOT r = f32[] reduce(logarithms, zero), dimensions={0}, to_apply=add"
+        ),
+        True,
+    ),
+    "logarithms without sizes": (
+        (
+            f"bare = f32[{N},{N}] log(alone)\n"
+            "ROOT r = f32[] reduce(bare, zero), dimensions={0,1}, to_apply=add"
+        ),
+        False,
+    ),
+    "a count of exchanges": (
+        (
+            f"at = s32[{N}] iota(), iota_dimension=0\nmoves = pred[{N}] compare(pivots, at), direction=NE\n"
+            f"ones = f32[{N}] convert(moves)\nROOT r = f32[] reduce(ones, zero), dimensions={{0}}, to_apply=add"
+        ),
+        False,
+    ),
     "a solution and the factors": (
         f"ROOT r = (f32[{N},2], f32[{N},{N}]{{0,1}}) tuple(whole, factors)",
         False,
