@@ -126,7 +126,7 @@ def parse_name(file_name: str) -> DumpName:
 def stage_maker(label: str) -> tuple[str, str]:
     """The pipeline and the pass that made a stage, by its label; empty where that names none.
 
-    Where XLA wrote the module because a pipeline began, there is no pass.
+    No pass is named where XLA wrote the module at the start of a pipeline.
     """
     found = _MADE.fullmatch(label)
     if found is None:

@@ -162,18 +162,18 @@ class _Rewriter:
         )
         TritonFusions.write(fusion, tiling.parameters)
         edit.replace_uses(root, fusion)
-        count = 1
+        name, count = root.name, 1
         for node in reversed(diamond.body()):
             if node is not root:
                 self.recorder.fused(
                     node,
-                    (root.name, root.opcode),
+                    (name, root.opcode),
                     fusion,
                     duplicated=len(node.users) > 1,
                     comparison=comparison,
                     count=count,
                 )
-                count = 0
+                name, count = fusion.name, 0
             apply.remove_producer(node)
 
 

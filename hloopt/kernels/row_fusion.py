@@ -201,19 +201,19 @@ class _Rewriter:
     def _record(
         self, cluster: RowCluster, fusion: Instruction, comparison: Comparison | None
     ) -> None:
-        last, count = cluster.last, 1
+        last, name, count = cluster.last, cluster.last.name, 1
         for one in reversed((*cluster.absorbed, *cluster.members)):
             if one is not last:
                 self.recorder.fused(
                     one,
-                    (last.name, last.opcode),
+                    (name, last.opcode),
                     fusion,
                     duplicated=one in cluster.absorbed and len(one.users) > 1,
                     multi_output=one in cluster.results,
                     comparison=comparison,
                     count=count,
                 )
-                count = 0
+                name, count = fusion.name, 0
 
 
 def _own_ns(model: CostModel, kernel: Instruction) -> float:

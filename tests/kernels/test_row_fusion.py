@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hloopt.analysis.backend_config import custom_name
 from hloopt.fusion.history import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.row_fusion import RowFusion
+from tests.helpers.support import invoke
 
 REGIONS = """sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
@@ -63,7 +65,7 @@ def test_a_softmax_is_one_kernel() -> None:
     (fusion,) = _rows(after)
     assert after.entry.root is fusion
     assert [one.name for one in fusion.operands] == ["x"]
-    assert {step.consumer for step in plan.steps} == {"y"}
+    assert {step.consumer for step in plan.steps} == {"y", fusion.name}
     _assert_equal(before, after)
 
 
@@ -258,3 +260,32 @@ def test_kernels_that_read_each_other_s_values() -> None:
     for fusion in _rows(after):
         assert all(one.users or one.is_root for one in fusion.calls)
     _assert_equal(before, after)
+
+
+def test_a_lock_file_makes_the_same_kernels_again(tmp_path: Path) -> None:
+    """All that joined is recorded: members, further results, sums over the rows of an argument."""
+    body = f"""x = f32[64,512] parameter(0)
+  d = f32[64,512] parameter(1)
+  {SOFTMAX.format(x="x", root="p =")}
+  pd = f32[64,512] multiply(p, d)
+  g = f32[512] reduce(pd, zero), dimensions={{0}}, to_apply=sum
+  b = f32[512] reduce(d, zero), dimensions={{0}}, to_apply=sum
+  ROOT o = (f32[64,512], f32[512], f32[512]) tuple(p, g, b)"""
+    given, lock = tmp_path / "m.hlo", tmp_path / "lock.toml"
+    given.write_text(f"HloModule m\n{REGIONS}ENTRY e {{\n  {body}\n}}\n")
+    words = ("optimize", str(given), "--passes", "row-fusion,dce")
+    first = invoke(*words, "--write-lock", str(lock))
+    again = invoke(*words, "--lock", str(lock), "--frozen")
+    assert (first.exit_code, again.exit_code) == (0, 0), again.stderr
+    assert "kCustom" in first.stdout
+    one, other = (hloopt.parse(found.stdout) for found in (first, again))
+    assert _bodies(one) == _bodies(other)
+
+
+def _bodies(module: Module) -> list[list[str]]:
+    """What the fusions compute, in whatever order, and whatever their computations are called."""
+    return [
+        sorted(f"{inner.opcode} {inner.shape}" for inner in one.calls)
+        for one in module.entry
+        if one.opcode == "fusion"
+    ]

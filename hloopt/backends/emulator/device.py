@@ -101,7 +101,7 @@ class EmulatorDevice:
 
     @contextmanager
     def lent(self, memory: Mapping[int, LentMemory], stream: int) -> Iterator[None]:
-        """What lies at the host's addresses is copied in, and out again; there are no streams."""
+        """Copy what lies at host addresses in, and the results out again; there are no streams."""
         for number, one in memory.items():
             if one.is_read:
                 self.upload(Pointer(number, 0, one.byte_size), _at(one))
