@@ -73,6 +73,14 @@ class _Visible(_Unfiltered):
         return super().write(visible(text))
 
 
+class _Piped(_Unfiltered):
+    """A terminal that no one looks at."""
+
+    def isatty(self) -> bool:
+        """It is to be written like a pipe."""
+        return False
+
+
 def prepare_streams() -> None:
     """Prepare the standard streams for writing, whatever the process inherited.
 
@@ -86,7 +94,15 @@ def prepare_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     sys.stderr = _Visible(sys.stderr)
     if sys.stdout.isatty():
-        sys.stdout = _Visible(sys.stdout)
+        sys.stdout = _Piped(sys.stdout) if _is_relayed() else _Visible(sys.stdout)
+
+
+def _is_relayed() -> bool:
+    """Whether Open MPI's mpiexec, whose stdout is no terminal, passes on what goes to the one it made for us.
+
+    That has no size then, else that of its own.
+    """
+    return "OMPI_COMM_WORLD_RANK" in os.environ and not os.get_terminal_size(1).columns
 
 
 class _Closed(io.FileIO):

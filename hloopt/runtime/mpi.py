@@ -8,6 +8,7 @@ another one needs.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import defaultdict, deque
@@ -26,19 +27,32 @@ __all__ = ["Processes", "RemoteRun", "processes"]
 _SHORTEST, _LONGEST = 1e-5, 2e-3
 """Seconds between two looks for a message: short at first, so that an answer is taken at once."""
 
+_STARTED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+"""Where mpiexec says how many processes it starts: Open MPI's, and MPICH's with all that is made from it."""
+
 
 def processes() -> Processes:
     """The processes that ``mpiexec`` started, this one among them.
 
-    Raises ``DeviceError`` where mpi4py is missing, or no MPI is there that it can load.
+    Raises ``DeviceError`` where mpi4py is missing, no MPI is there that it can load, or that is not mpiexec's:
+    then each process would believe itself alone, and do all by itself.
     """
     try:
         from mpi4py import MPI
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise DeviceError(f"--spmd mpi needs MPI: {install_command('mpi')}") from error
-    except RuntimeError as error:
+    except (ImportError, RuntimeError) as error:
         raise DeviceError(f"--spmd mpi: {error}") from error
-    return Processes(MPI)
+    found = Processes(MPI)
+    said = (os.environ.get(name, "") for name in _STARTED)
+    started = max((int(number) for number in said if number.isdecimal()), default=1)
+    if found.count == 1 < started:
+        loaded = MPI.Get_library_version().split(",")[0].split("\n")[0].strip()
+        raise DeviceError(
+            f"--spmd mpi: mpiexec has started {started} processes, which do not see each other: it is of "
+            f"another MPI than {loaded}, which mpi4py has loaded"
+        )
+    return found
 
 
 class Processes:

@@ -1,4 +1,4 @@
-"""MpiReductions that MPI makes itself: no process collects what all bring, and nothing is copied into messages.
+"""Reductions that MPI makes itself: no process collects what all bring, and nothing is copied into messages.
 
 They are ``all-reduce`` and ``reduce-scatter`` by one op of HLO, on arrays of a type that MPI has, over a group
 of several processes.  Each such instruction and group has a communicator, made when the program is compiled: in

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.cli.test_spmd import MPIEXEC, descendants
+from tests.helpers import mpi
 
 _EIGHT = re.compile(r"(?:num_partitions|replica_count)=8\b")
 _MEET = re.compile(
@@ -40,18 +40,10 @@ def main() -> int:
     bad = 0
     for path in paths:
         for device in given.device or ("cpu", "native"):
-            words = [
-                str(MPIEXEC),
-                "-n",
-                str(given.processes),
-                sys.executable,
-                "-m",
-                "hloopt",
-                "run",
-            ]
+            words = [*mpi.start(given.processes), sys.executable, "-m", "hloopt", "run"]
             words += ["--spmd", "mpi", "--device", device, str(path)]
             verdict = _verdict(words, given.seconds)
-            seconds = _killed(words) if verdict == "ok" else None
+            seconds = _killed(words, given.processes) if verdict == "ok" else None
             bad += verdict in ("differs", "nothing verified", "too long")
             bad += seconds is not None and seconds > _MOST_SECONDS
             lived = "" if seconds is None else f"{seconds:5.2f} s"
@@ -70,24 +62,34 @@ def _corpus() -> list[Path]:
 def _verdict(words: list[str], seconds: float) -> str:
     words = [*words, "--repeat", "1", "--json"]
     try:
-        ran = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+        ran = subprocess.run(
+            words,
+            env=mpi.environment(),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return "too long"
-    if ran.returncode not in (0, 1):
-        return ran.stderr.strip().splitlines()[0]
+    if ran.returncode not in (0, 1) or not ran.stdout.strip():
+        said = [line for line in ran.stderr.splitlines() if line.strip("- ")]
+        return next((line for line in said if "error:" in line), (said or ["no answer"])[0])
     (row,) = json.loads(ran.stdout)["modules"]
     return str(row["verdict"])
 
 
-def _killed(words: list[str]) -> float:
+def _killed(words: list[str], count: int) -> float:
     """Seconds that a run goes on after one of its processes was killed."""
     words = [*words, "--no-reference", "-O0", "--repeat", "1000000"]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        count = int(words[2])
+    none = subprocess.DEVNULL
+    with subprocess.Popen(words, stdout=none, stderr=none, env=mpi.environment()) as run:
         ranks: list[int] = []
         while len(ranks) < count and run.poll() is None:
             time.sleep(0.1)
-            ranks = [one for one, line in descendants(run.pid) if line.startswith(sys.executable)]
+            ranks = [
+                one for one, line in mpi.descendants(run.pid) if line.startswith(sys.executable)
+            ]
         time.sleep(4)
         begin = time.monotonic()
         if run.poll() is None:
