@@ -22,6 +22,7 @@ from hloopt.codegen.scalars import store
 from hloopt.codegen.types import stored_elements
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Cast, Operand, Var
+from hloopt.kernel_ir.matrix_steps import device_functions
 from hloopt.kernel_ir.scope import Names, Scope, TooLong
 from hloopt.kernel_ir.statements import Function, Parameter
 from hloopt.kernel_ir.types import INT, LONG, UINT, Type
@@ -240,10 +241,13 @@ class _Body:
         )
         writer.elements.shares = self.room is None
         emit(writer)
+        body = scope.statements()
+        for function in device_functions(body):
+            self.uses.add(function.partition("<")[0])
         return Function(
             self.step.function + self.launch.function,
             tuple(parameters),
-            scope.statements(),
+            body,
             0 if self.native else prod(self.launch.block),
             writer.blocks_per_core,
             self.loads.index_type,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hloopt.kernel_ir.expressions import Array, Expr, Var
+from hloopt.kernel_ir.expressions import TRUE, Array, Expr, Var
 from hloopt.kernel_ir.printer import Printer, expression_text
 from hloopt.kernel_ir.statements import (
     Barrier,
     Block,
     Break,
+    Commit,
     Copy,
     Declare,
     Do,
@@ -18,6 +19,8 @@ from hloopt.kernel_ir.statements import (
     Function,
     If,
     Let,
+    LoadMatrices,
+    MultiplyMatrices,
     Parameter,
     Return,
     Set,
@@ -98,14 +101,28 @@ def _line(statement: Statement) -> str:
             return f"barrier {statement.scope}"
         case Copy():
             target, source = map(expression_text, (statement.target, statement.source))
-            return f"copy {statement.bytes} bytes {target} from {source}"
+            test = "" if statement.test == TRUE else f" where {expression_text(statement.test)}"
+            return f"copy {statement.bytes} bytes {target} from {source}{test}"
+        case Commit():
+            return "commit copies"
         case Wait():
-            return f"wait {statement.groups}"
+            return f"wait but for {statement.groups} groups of copies"
+        case LoadMatrices():
+            form = " transposed" * statement.is_transposed
+            source = expression_text(statement.source)
+            return f"load matrices {_listed(statement.registers)} from {source}{form}"
+        case MultiplyMatrices():
+            left, right = map(_listed, (statement.left, statement.right))
+            return f"multiply {statement.step} {_listed(statement.sums)} += {left} * {right}"
         case Break():
             return "break"
         case Return():
             return "return"
     return "; ".join(Printer().lines(statement))
+
+
+def _listed(registers: Sequence[Expr]) -> str:
+    return f"({', '.join(map(expression_text, registers))})"
 
 
 def _typed(var: Var) -> str:

@@ -25,10 +25,12 @@ from hloopt.kernel_ir.expressions import (
     Unary,
     Var,
 )
+from hloopt.kernel_ir.matrix_steps import device_functions
 from hloopt.kernel_ir.statements import (
     Barrier,
     Block,
     Break,
+    Commit,
     Copy,
     Declare,
     Do,
@@ -36,6 +38,8 @@ from hloopt.kernel_ir.statements import (
     Function,
     If,
     Let,
+    LoadMatrices,
+    MultiplyMatrices,
     Parameter,
     Return,
     Set,
@@ -43,6 +47,7 @@ from hloopt.kernel_ir.statements import (
     Target,
     Wait,
     While,
+    expressions_of,
 )
 
 __all__ = ["Printer", "expression_text", "statement_text"]
@@ -246,14 +251,15 @@ class Printer:
             case Return():
                 value = "" if statement.value is None else f" {self.expression(statement.value)}"
                 yield f"return{value};"
-            case Copy():
-                to = self.expression(statement.target)
-                source = self.expression(statement.source)
-                yield f"copy_async<{statement.bytes}>({to}, {source});"
-            case Wait():
-                yield f"wait_async<{statement.groups}>();"
+            case Copy() | Commit() | Wait() | LoadMatrices() | MultiplyMatrices():
+                yield self.together(statement)
             case _:
                 raise TypeError(f"{type(statement).__name__} is not a statement of the kernel IR")
+
+    def together(self, statement: Copy | Commit | Wait | LoadMatrices | MultiplyMatrices) -> str:
+        """The line of an asynchronous copy, or of what a warp does: a function of the device library."""
+        (function,) = device_functions((statement,))
+        return f"{function}({', '.join(map(self.expression, expressions_of(statement)))});"
 
     def target(self, target: Target) -> str:
         """What a statement sets."""

@@ -3,7 +3,8 @@
     Let Declare Set                  a value that never changes, a variable or an array, an assignment
     For While If Block               blocks; a ``For`` counts, a ``While`` runs until a ``Break``
     Do Barrier Break Return          a call for its effect, waiting for other threads, ways out
-    Copy Wait                        an asynchronous copy into shared memory, and waiting for it
+    Copy Commit Wait                 asynchronous copies into shared memory, their groups, and waiting for these
+    LoadMatrices MultiplyMatrices    what the 32 threads of a warp do together (``matrix_steps.py``)
 
 A name is declared once in a function, but loops one behind the other may have one counter.  What is written
 to memory is a ``Set`` of an ``Element``.
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import (
+    TRUE,
     Address,
     Array,
     Element,
@@ -34,6 +36,7 @@ __all__ = [
     "Block",
     "Body",
     "Break",
+    "Commit",
     "Copy",
     "Declare",
     "Do",
@@ -41,6 +44,8 @@ __all__ = [
     "Function",
     "If",
     "Let",
+    "LoadMatrices",
+    "MultiplyMatrices",
     "Parameter",
     "Return",
     "Set",
@@ -117,18 +122,57 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Begin to copy ``bytes`` bytes (4, 8 or 16) from global into shared memory."""
+    """Begin to copy ``bytes`` bytes (4, 8 or 16) from global into shared memory, both aligned to as many.
+
+    Where ``test`` does not hold, the bytes become 0 and the source is not read.  They are there for this
+    thread behind the ``Wait`` for their group, for the others behind a ``Barrier`` after that.
+    """
 
     target: Address
     source: Address
     bytes: int
+    test: Expr = TRUE
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Make a group of the copies that this thread has begun since the last one; it may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for the copies begun, but for those of the last ``groups`` waits."""
+    """Wait for the groups of copies of this thread, but for the last ``groups`` of them."""
 
     groups: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMatrices:
+    """A warp reads 1, 2 or 4 matrices of 8 rows of 16 bytes from shared memory, one into each register.
+
+    ``source`` is where row r of matrix i begins in the thread whose lane is 8 i + r; lanes beyond these
+    name any place of the array.  Lane l gets the four bytes at 4 (l % 4) of row l / 4.  ``is_transposed``
+    takes a matrix as 8 by 8 elements of 16 bits: lane l gets elements 2 (l % 4) and the next of column l / 4.
+    """
+
+    registers: tuple[Var | Element, ...]
+    source: Address
+    is_transposed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MultiplyMatrices:
+    """A warp adds a product of two small matrices to ``sums``.
+
+    step         a key of ``MATRIX_STEPS``, which says what the registers of each lane hold
+    sums         variables or elements of local arrays
+    left, right  registers of the two operands
+    """
+
+    step: str
+    sums: tuple[Var | Element, ...]
+    left: tuple[Expr, ...]
+    right: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +222,8 @@ class Block:
 
 
 Statement: TypeAlias = (
-    "Let | Declare | Set | Do | Barrier | Break | Return | Copy | Wait | For | While | If | Block"
+    "Let | Declare | Set | Do | Barrier | Break | Return | Copy | Commit | Wait | LoadMatrices"
+    " | MultiplyMatrices | For | While | If | Block"
 )
 Body: TypeAlias = "tuple[Statement, ...]"
 Target: TypeAlias = Var | Element | Member
@@ -233,7 +278,9 @@ _EXPRESSIONS: Final[Mapping[type, tuple[str, ...]]] = {
     Declare: ("values",),
     Set: ("target", "value"),
     Do: ("call",),
-    Copy: ("target", "source"),
+    Copy: ("target", "source", "test"),
+    LoadMatrices: ("source", "registers"),
+    MultiplyMatrices: ("sums", "left", "right"),
     For: ("first", "stop", "step"),
     While: ("test",),
     If: ("test",),

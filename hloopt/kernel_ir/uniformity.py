@@ -8,7 +8,7 @@ same for all of them where its index is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from hloopt.analysis.index import symbols_of
 from hloopt.kernel_ir.expressions import (
@@ -32,6 +32,8 @@ from hloopt.kernel_ir.statements import (
     Function,
     If,
     Let,
+    LoadMatrices,
+    MultiplyMatrices,
     Return,
     Set,
     Statement,
@@ -41,12 +43,17 @@ from hloopt.kernel_ir.statements import (
 
 __all__ = ["split_barriers"]
 
+Together: TypeAlias = Barrier | LoadMatrices | MultiplyMatrices
+
 _ATOMIC: Final = ("atomic", "swap_if")
 _THREAD: Final = "threadIdx."
 
 
-def split_barriers(function: Function) -> list[tuple[Barrier, Statement]]:
-    """The barriers that some threads of a block may not reach, each with the condition that diverges."""
+def split_barriers(function: Function) -> list[tuple[Together, Statement]]:
+    """What threads do together and some of a block may not reach, each with the condition that diverges.
+
+    What a warp does together is among it, though threads of other warps are not needed there.
+    """
     flow = _Flow()
     while flow.changed:
         flow.changed = False
@@ -64,7 +71,7 @@ class _Flow:
     def __init__(self) -> None:
         self.differing: set[str | int] = set()
         self.changed = True
-        self.found: list[tuple[Barrier, Statement]] = []
+        self.found: list[tuple[Together, Statement]] = []
 
     def body(self, body: Sequence[Statement], parts: Statement | None) -> set[type]:
         """Visit statements that only some threads reach where ``parts`` diverges.
@@ -92,8 +99,11 @@ class _Flow:
                 # An element of an array is set in one thread or another where its place differs.
                 places = [target] if not isinstance(target, Var) else []
                 self._mark(_root(target), is_parted or any(map(self._differs, [value, *places])))
-            case Barrier() if parts is not None:
-                self.found.append((statement, parts))
+            case Barrier() | LoadMatrices() | MultiplyMatrices():
+                for register in _given(statement):
+                    self._mark(_root(register), differs=True)
+                if parts is not None:
+                    self.found.append((statement, parts))
             case Break() | Return():
                 return {type(statement)} if is_parted else set()
             case Block():
@@ -150,6 +160,16 @@ class _Flow:
                         self._mark(_root(given.element), differs)
                     elif isinstance(given, ArrayValue):
                         self._mark(_own(given.array), differs)
+
+
+def _given(statement: Together) -> Sequence[Expr]:
+    """What is set, in each lane to something else."""
+    match statement:
+        case LoadMatrices():
+            return statement.registers
+        case MultiplyMatrices():
+            return statement.sums
+    return ()
 
 
 def _own(array: Array) -> str | None:

@@ -4,7 +4,9 @@ types     operators take numbers; what is declared or set gets a value of its ty
           converts without losing its meaning: no float for an integer, no double for a float
 names     each is declared once, and used in its block behind its declaration; only variables are set
 loops     ``Break`` stands in one
-barriers  all threads of a block reach one, or none does (``uniformity.py``)
+barriers  all threads of a block reach one, or none does (``uniformity.py``), and so with what warps do
+matrices  a step has the registers that ``MATRIX_STEPS`` says; rows lie in an array aligned to 16 bytes
+copies    each is in a group, and groups are waited for: in the order of the statements, loops taken once
 places    an element lies in its array: one that is certainly outside, where the tests around may hold, is
           an error; one that may be outside for all that is known is counted
 """
@@ -37,11 +39,14 @@ from hloopt.kernel_ir.expressions import (
     Var,
     subexpressions,
 )
+from hloopt.kernel_ir.matrix_steps import MATRIX_STEPS
 from hloopt.kernel_ir.printer import statement_text
+from hloopt.kernel_ir.ranges import Ranges
 from hloopt.kernel_ir.statements import (
     Barrier,
     Block,
     Break,
+    Commit,
     Copy,
     Declare,
     Do,
@@ -49,6 +54,8 @@ from hloopt.kernel_ir.statements import (
     Function,
     If,
     Let,
+    LoadMatrices,
+    MultiplyMatrices,
     Return,
     Set,
     Statement,
@@ -57,7 +64,7 @@ from hloopt.kernel_ir.statements import (
     bodies_of,
     expressions_of,
 )
-from hloopt.kernel_ir.types import BOOL, Type
+from hloopt.kernel_ir.types import BOOL, UINT, Type
 from hloopt.kernel_ir.uniformity import split_barriers
 
 __all__ = ["ElementPlaces", "KernelError", "verify"]
@@ -89,30 +96,34 @@ def verify(function: Function) -> ElementPlaces:
             if isinstance(parameter.target, Array) and parameter.is_read:
                 checks.fixed.add(parameter.target.name)
         checks.body(function.body, in_loop=False)
+    checks.complete()
     for barrier, parts in split_barriers(function):
         checks.at = barrier
         checks.fail(f"some threads may not reach it: they part at {_text(parts)}")
     return ElementPlaces(checks.certain, checks.unknown)
 
 
-class _Checks:
+class _Checks(Ranges):
     """The rules that need no data flow, statement by statement.
 
     names   what can be seen
     taken   what was declared anywhere, and whether it counts a loop
     fixed   what is never set
-    ranges  of integers that never change
+    aligned  arrays that begin at a multiple of 16 bytes
+    copies  asynchronous copies, their groups and waits so far
     runs    whether the statements can be reached: a test around them may hold for no value of its variables
     """
 
     def __init__(self, function: Function) -> None:
+        super().__init__()
         self.function = function
         self.at: Statement | None = None
         self.names: dict[str, Var | Array] = {}
         self.taken: dict[str, bool] = {}
         self.fixed: set[str] = set()
-        self.ranges: dict[str, tuple[int, int]] = {}
         self.runs = True
+        self.aligned: set[str] = set()
+        self.copies: list[Copy | Commit | Wait] = []
         self.certain = self.unknown = 0
 
     def fail(self, words: str) -> None:
@@ -122,6 +133,16 @@ class _Checks:
     def need(self, holds: bool, words: str) -> None:
         if not holds:
             self.fail(words)
+
+    def complete(self) -> None:
+        """Whether copies are waited for."""
+        behind: set[type] = set()
+        for one in reversed(self.copies):
+            self.at = one
+            if isinstance(one, Copy):
+                self.need(Commit in behind, "its group is never committed")
+                self.need(Wait in behind, "nothing waits for it")
+            behind.add(type(one))
 
     # ---- names --------------------------------------------------------------------------------------
 
@@ -188,18 +209,63 @@ class _Checks:
                 self.truth(test)
             case Break():
                 self.need(in_loop, "there is no loop to leave")
-            case Copy(target, source, count):
+            case Copy(target, source, count, test):
                 self.need(count in (4, 8, 16), f"{count} bytes are not copied at once")
                 into, out = _memory(target), _memory(source)
                 self.need(into == "shared" and out == "global", "copies go to shared memory")
+                self.truth(test)
+                self.copies.append(statement)
+            case Commit():
+                self.copies.append(statement)
             case Wait(groups):
-                self.need(groups >= 0, "a number of copies is not negative")
+                self.need(groups >= 0, "a number of groups is not negative")
+                is_there = any(isinstance(one, Commit) for one in self.copies)
+                self.need(is_there, "no group of copies was committed before")
+                self.copies.append(statement)
+            case LoadMatrices():
+                self.loads(statement)
+            case MultiplyMatrices():
+                self.multiplies(statement)
             case Barrier(scope):
                 self.need(scope in ("block", "warp"), f"{scope} is not a group of threads")
             case Block() | Return():
                 pass
             case _:
                 raise TypeError(f"{type(statement).__name__} is not a statement of the kernel IR")
+
+    def loads(self, load: LoadMatrices) -> None:
+        count, place = len(load.registers), load.source.element
+        self.need(count in (1, 2, 4), f"{count} matrices are not loaded at once")
+        self.private(load.registers, UINT)
+        is_shared = isinstance(place, Element) and place.array.space == "shared"
+        self.need(is_shared, "matrices come from shared memory")
+        if isinstance(place, Element):
+            name = place.array.name
+            self.need(name in self.aligned, f"{name} is not aligned to 16 bytes")
+
+    def multiplies(self, multiply: MultiplyMatrices) -> None:
+        step = MATRIX_STEPS.get(multiply.step)
+        if step is None:
+            self.fail(f"{multiply.step} is none of {', '.join(MATRIX_STEPS)}")
+            return
+        given = (multiply.sums, multiply.left, multiply.right)
+        wanted = (step.sums, step.left, step.right)
+        for registers, count in zip(given, wanted, strict=True):
+            self.need(
+                len(registers) == count, f"{len(registers)} registers where {count} are needed"
+            )
+        for one in (*multiply.left, *multiply.right):
+            self.need(one.type == step.register, f"a register of {step.name} is no {one.type}")
+        self.private(multiply.sums, step.sum)
+
+    def private(self, targets: Sequence[Var | Element], kind: Type) -> None:
+        """What each lane sets for itself."""
+        for target in targets:
+            self.settable(target)
+            is_own = isinstance(target, Var) or target.array.space == "local"
+            self.need(is_own, f"{target} is not a lane's own")
+            self.need(target.type == kind, f"{kind} is not given to {target.type}")
+        self.need(len(set(targets)) == len(targets), "a register is set twice")
 
     def declaration(self, declared: Declare) -> None:
         target, values = declared.target, declared.values
@@ -212,6 +278,9 @@ class _Checks:
         can_stay = is_constant or not self.function.threads
         self.need(can_stay or not declared.is_static, "only a table of constants is static")
         self.declare(target, is_fixed=is_constant)
+        in_launch = declared.offset is not None and declared.offset % 16 == 0
+        if in_launch or (declared.align and declared.align % 16 == 0):
+            self.aligned.add(target.name)
 
     def settable(self, target: Expr) -> None:
         while isinstance(target, Member):
@@ -340,48 +409,6 @@ class _Checks:
         self.certain += is_certain
         self.unknown += not is_certain
 
-    def never(self, test: Expr) -> bool:
-        """Whether a test holds for no value of its variables."""
-        if not isinstance(test, Binary):
-            return isinstance(test, Number) and not test.value
-        sides = (test.left, test.right)
-        if test.sign in ("&&", "||"):
-            return (any if test.sign == "&&" else all)(map(self.never, sides))
-        one, two = map(self.range, sides)
-        if one is None or two is None:
-            return False
-        more, less = one[0] - two[1], one[1] - two[0]
-        return {
-            "<": more >= 0,
-            "<=": more > 0,
-            ">": less <= 0,
-            ">=": less < 0,
-            "==": more > 0 or less < 0,
-        }.get(test.sign, False)
-
-    def bound(self, var: Var, found: tuple[int, int] | None) -> None:
-        if found is not None:
-            self.ranges[var.name] = found
-
-    def range(self, expr: Expr) -> tuple[int, int] | None:
-        """The least and the greatest value of an integer, where they are known."""
-        match expr:
-            case IndexValue(index):
-                return index.low, index.high
-            case Number(_, kind, int(value)) if kind.is_integer:
-                return value, value
-            case Var(name):
-                return self.ranges.get(name)
-            case Cast(kind, operand) if kind.is_integer and kind.bits >= 32:
-                return self.range(operand)
-            case Select(_, chosen, other):
-                one, two = self.range(chosen), self.range(other)
-                return (min(one[0], two[0]), max(one[1], two[1])) if one and two else None
-            case Binary(sign, left, right):
-                one, two = self.range(left), self.range(right)
-                return _combined(sign, one, two) if one and two else None
-        return None
-
 
 def _entry(statement: Statement) -> Expr:
     """What holds where the first block of a statement is entered."""
@@ -391,23 +418,6 @@ def _entry(statement: Statement) -> Expr:
         case For():
             return Binary.of(statement.test, statement.first, statement.stop)
     return TRUE
-
-
-def _combined(sign: str, one: tuple[int, int], two: tuple[int, int]) -> tuple[int, int] | None:
-    if sign == "+":
-        return one[0] + two[0], one[1] + two[1]
-    if sign == "-":
-        return one[0] - two[1], one[1] - two[0]
-    if sign == "*":
-        ends = [x * y for x in one for y in two]
-        return min(ends), max(ends)
-    if one[0] < 0 or two[0] <= 0:
-        return None
-    if sign == "/":
-        return one[0] // two[1], one[1] // two[0]
-    if sign == "%":
-        return 0, min(one[1], two[1] - 1)
-    return None
 
 
 def _converts(value: Type, target: Type) -> bool:

@@ -191,7 +191,7 @@ def test_arrays() -> None:
         "s[i][1] = d[0] + t[1];",
         "__syncthreads();",
         "__syncwarp();",
-        "copy_async<16>(&s[0][0], &p[i]);",
+        "copy_async<16>(&s[0][0], &p[i], true);",
         "wait_async<1>();",
     ]
 

@@ -17,6 +17,7 @@ from hloopt.kernel_ir.expressions import (
     Binary,
     Call,
     Cast,
+    Element,
     Expr,
     Make,
     Member,
@@ -33,6 +34,7 @@ from hloopt.kernel_ir.statements import (
     Barrier,
     Block,
     Break,
+    Commit,
     Copy,
     Declare,
     Do,
@@ -40,6 +42,8 @@ from hloopt.kernel_ir.statements import (
     Function,
     If,
     Let,
+    LoadMatrices,
+    MultiplyMatrices,
     Parameter,
     Return,
     Set,
@@ -72,6 +76,18 @@ STATE: Final = Array("state", INT, (4,), "shared")
 OWN: Final = Array("own", FLOAT, (4,), "local")
 ONE: Final = Number("1.0f", FLOAT, 1.0)
 WIDE: Final = Number("1.0", DOUBLE, 1.0)
+SUMS: Final = tuple(Array("sums", DOUBLE, (2,), "local")[at] for at in range(2))
+WORDS: Final = tuple(Array("words", UINT, (4,), "local")[at] for at in range(4))
+TILE: Final = Array("tile", FLOAT, (64,), "shared")
+LOOSE: Final = Array("s", FLOAT, (64,), "shared")
+ROWS: Final = Declare(TILE, align=16)
+COPY: Final = Copy(TILE.address(0), GIVEN.address(0), 16)
+
+
+def _multiplies(
+    sums: Sequence[Element], left: Sequence[Expr], right: Sequence[Expr]
+) -> MultiplyMatrices:
+    return MultiplyMatrices("m8n8k4.f64", tuple(sums), tuple(left), tuple(right))
 
 
 def _function(*body: Statement) -> Function:
@@ -139,7 +155,7 @@ TYPES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
         [Declare(STATE), Copy(STATE.address(0), GIVEN.address(0), 2)],
     ),
     ("copies go to shared memory", [Copy(RESULT.address(0), GIVEN.address(0), 4)]),
-    ("a number of copies is not negative", [Wait(-1)]),
+    ("a number of groups is not negative", [Wait(-1)]),
     ("grid is not a group of threads", [Barrier("grid")]),
 ]
 
@@ -227,6 +243,34 @@ BARRIERS: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
     ("part at while", [While(TRUE, (If(THREAD < 3, (Return(),)),)), Barrier()]),
 ]
 
+MATRICES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
+    ("m8n8k4.f32 is none of", [MultiplyMatrices("m8n8k4.f32", (), (), ())]),
+    ("1 registers where 2 are needed", [_multiplies(SUMS[:1], (ONE,), (ONE,))]),
+    ("2 registers where 1 are needed", [_multiplies(SUMS, (ONE, ONE), (ONE,))]),
+    ("a register of m8n8k4.f64 is no float", [_multiplies(SUMS, (WIDE,), (ONE,))]),
+    ("double is not given to float", [_multiplies((OWN[0], OWN[1]), (WIDE,), (WIDE,))]),
+    ("is set twice", [_multiplies((SUMS[0], SUMS[0]), (WIDE,), (WIDE,))]),
+    ("is not a lane's own", [_multiplies((RESULT[0], SUMS[1]), (WIDE,), (WIDE,))]),
+    ("it is neither a variable", [_multiplies((WIDE, SUMS[1]), (WIDE,), (WIDE,))]),  # type: ignore[arg-type]
+    ("part at if", [If(THREAD < 32, (_multiplies(SUMS, (WIDE,), (WIDE,)),))]),
+    ("part at if", [_multiplies(SUMS, (WIDE,), (WIDE,)), If(SUMS[0] < 3, (Barrier(),))]),
+    ("3 matrices are not loaded", [ROWS, LoadMatrices((WORDS[0],) * 3, TILE.address(0))]),
+    ("come from shared memory", [ROWS, LoadMatrices((WORDS[0],), RESULT.address(0))]),
+    ("s is not aligned to 16", [Declare(LOOSE), LoadMatrices((WORDS[0],), LOOSE.address(0))]),
+    ("unsigned is not given to float", [ROWS, LoadMatrices((OWN[0],), TILE.address(0))]),
+    ("part at if", [ROWS, If(THREAD < 8, (LoadMatrices((WORDS[0],), TILE.address(0)),))]),
+    (
+        "part at if",
+        [ROWS, LoadMatrices((WORDS[0],), TILE.address(0)), If(WORDS[0] < 3, (Barrier(),))],
+    ),
+    ("no group of copies was committed", [ROWS, COPY, Wait()]),
+    ("no group of copies was committed", [Wait()]),
+    ("its group is never committed", [ROWS, COPY]),
+    ("its group is never committed", [ROWS, Commit(), COPY, Wait()]),
+    ("nothing waits for it", [ROWS, COPY, Commit()]),
+    ("a test is not float", [ROWS, Copy(TILE.address(0), GIVEN.address(0), 16, ONE)]),
+]
+
 PLACES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
     ("64 to 64 is outside of the 64 of given", [_let("x", GIVEN[64])]),
     ("-1 to -1 is outside", [_let("x", GIVEN[-1])]),
@@ -243,9 +287,11 @@ PLACES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "body"), [*TYPES, *NAMES, *BARRIERS, *PLACES])
+@pytest.mark.parametrize(("words", "body"), [*TYPES, *NAMES, *BARRIERS, *MATRICES, *PLACES])
 def test_what_breaks_a_rule_is_refused(words: str, body: Sequence[Statement]) -> None:
     """The error has the function and the rule."""
+    if (words, body) in MATRICES:
+        body = [Declare(OWN), Declare(SUMS[0].array), Declare(WORDS[0].array), *body]
     if "memory" in words.split():
         body = [Declare(Array("memory", FLOAT, (), "global")), *body]
     with pytest.raises(KernelError) as found:

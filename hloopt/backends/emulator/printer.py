@@ -10,7 +10,17 @@ from collections.abc import Iterator
 from hloopt.backends.emulator.shared import SharedArray, SharedLayout
 from hloopt.kernel_ir.expressions import Array, Call, Element, Member, Var
 from hloopt.kernel_ir.printer import Printer
-from hloopt.kernel_ir.statements import Function, Parameter
+from hloopt.kernel_ir.statements import (
+    Commit,
+    Copy,
+    Function,
+    LoadMatrices,
+    MultiplyMatrices,
+    Parameter,
+    Wait,
+    expressions_of,
+    walk,
+)
 
 __all__ = ["CheckedPrinter", "EmulatorPrinter"]
 
@@ -24,6 +34,27 @@ class EmulatorPrinter(Printer):
     def head(self, function: Function) -> str:
         """A member has no linkage."""
         return super().head(function).removeprefix('extern "C" ')
+
+    def opening(self, function: Function) -> str:
+        """What a function begins with: the asynchronous copies of a thread, where it makes any."""
+        makes = any(isinstance(one, Copy | Commit | Wait) for one in walk(function.body))
+        return " hloopt::Copies hloopt_copies;" if makes else ""
+
+    def together(self, statement: Copy | Commit | Wait | LoadMatrices | MultiplyMatrices) -> str:
+        """A call of what the emulator has in place of the device's instruction."""
+        given = [self.expression(one) for one in expressions_of(statement)]
+        match statement:
+            case Copy():
+                return f"hloopt_copies.begin<{statement.bytes}>({', '.join(given)});"
+            case Commit():
+                return "hloopt_copies.commit();"
+            case Wait():
+                return f"hloopt_copies.wait({statement.groups});"
+            case LoadMatrices():
+                function = f"load_matrices<{str(statement.is_transposed).lower()}>"
+            case MultiplyMatrices():
+                function = f"multiply_matrices<hloopt::{statement.step.replace('.', '_')}>"
+        return f"hloopt::{function}({', '.join(['__LINE__', *given])});"
 
     def shared(self, array: Array, offset: int | None, align: int) -> Iterator[str]:
         """A reference into the memory of the block, or of the launch."""

@@ -31,6 +31,8 @@ from hloopt.kernel_ir.printer import Printer
 from hloopt.kernel_ir.statements import (
     Barrier,
     Declare,
+    LoadMatrices,
+    MultiplyMatrices,
     Statement,
     expressions_of,
     walk,
@@ -119,14 +121,14 @@ def _kernel(
         line + len(part.remarks),
         _given(function),
     )
-    lines = [*part.remarks, f"{printer.head(function)}{parameters}) {{"]
+    lines = [*part.remarks, f"{printer.head(function)}{parameters}) {{{printer.opening(function)}"]
     lines += [f'#line {line + head} "{_NAME}"', *body, "}"]
     return "\n".join(lines), kernel
 
 
 def _synchronizes(statement: Statement, helpers: frozenset[str]) -> bool:
     """Whether a statement synchronises threads."""
-    return isinstance(statement, Barrier) or any(
+    return isinstance(statement, Barrier | LoadMatrices | MultiplyMatrices) or any(
         isinstance(one, Call) and one.name in helpers
         for expr in expressions_of(statement)
         for one in subexpressions(expr)

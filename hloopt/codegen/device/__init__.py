@@ -39,6 +39,7 @@ _FILES = (
     "inverse",
     "power",
     "random",
+    "matrices",
 )
 
 _CALLED: Final = frozenset({

@@ -40,6 +40,13 @@ inline Result together(WarpOp op, uint32_t mask, T value, int site) {
   return result;
 }
 
+// Arrive with a task and go on when it is done.
+inline void work_as_warp(WarpTask& task, int site) {
+  WarpTask* const mine = &task;
+  memcpy(warp().value[lane()], &mine, sizeof mine);
+  wait_for_warp(WarpOp::kTask, ~0u, lane(), site);
+}
+
 }  // namespace hloopt
 
 #define __syncthreads() ((void)hloopt::wait_for_block(__LINE__, false, nullptr))

@@ -140,6 +140,9 @@ void check_access(const Region* region, const char* address, unsigned size, unsi
 void check_shared(const char* name, Cell* cell, const void* element, unsigned size, int64_t number,
                   Access access, const void* value, int line) {
   const Worker& w = *worker;
+  if (cell->writer == kInFlight)
+    fail(line, "%s element %lld of the shared array '%s' while an asynchronous copy to it is under way",
+         verb_of(access), (long long)number, name);
   if (cell->writer >> 36 != w.block_stamp) cell->writer = 0;  // what another block left
   if (access != Access::kWrite && !cell->writer)
     fail(line, "%s element %lld of the shared array '%s', which no thread has written yet", verb_of(access),

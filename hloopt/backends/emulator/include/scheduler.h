@@ -114,6 +114,7 @@ inline const char* name_of(WarpOp op) {
     case WarpOp::kShuffle: return "a shuffle";
     case WarpOp::kBallot: return "a vote";
     case WarpOp::kMatch: return "a match";
+    case WarpOp::kTask: return "a matrix operation";
     default: return "a reduction of a warp";
   }
 }
@@ -163,6 +164,26 @@ inline void match_values(Warp& own, uint32_t group) {
   }
 }
 
+inline void run_task(Worker& w, int warp, uint32_t group) {
+  Warp& own = w.warps[warp];
+  const int first = __builtin_ctz(group);
+  if (group != ~0u) {
+    w.current = warp * kWarpSize + first;
+    fail(own.site[first], "is at a matrix operation without lane %d of its warp: all 32 take part",
+         __builtin_ctz(~group));
+  }
+  WarpTask* tasks[kWarpSize];
+  for (int lane = 0; lane < kWarpSize; lane++) {
+    tasks[lane] = value_of<WarpTask*>(own, lane);
+    if (tasks[lane]->run != tasks[0]->run) {
+      w.current = warp * kWarpSize + lane;
+      fail(own.site[lane], "is at another matrix operation than lane 0 of its warp, which is in line %d",
+           own.site[0]);
+    }
+  }
+  tasks[0]->run(tasks);
+}
+
 inline void reduce_values(Warp& own, WarpOp op, uint32_t group) {
   const int first = __builtin_ctz(group);
   unsigned total = 0;
@@ -198,6 +219,7 @@ inline void complete(Worker& w, int warp, uint32_t group) {
   }
   if (op == WarpOp::kShuffle) exchange_values(w, warp, group);
   else if (op == WarpOp::kMatch) match_values(own, group);
+  else if (op == WarpOp::kTask) run_task(w, warp, group);
   else if (op != WarpOp::kSync) reduce_values(own, op, group);
   else if (group == own.live) own.sync_time = ++w.time;
   own.arrived &= ~group;

@@ -53,8 +53,16 @@ struct Kernel {
   void (*run)(const Launch&, Index block, Index thread);
 };
 
+// What the lanes of a warp do together: the last that arrives runs it once, with the tasks of all 32.
+struct WarpTask {
+  void (*run)(WarpTask* const* tasks);
+};
+
+// The writer of bytes that an asynchronous copy has been begun into and has not written yet.
+constexpr uint64_t kInFlight = ~0ull;
+
 enum class WarpOp {
-  kSync, kShuffle, kBallot, kMatch, kAdd, kMinSigned, kMaxSigned, kMin, kMax, kAnd, kOr, kXor
+  kSync, kTask, kShuffle, kBallot, kMatch, kAdd, kMinSigned, kMaxSigned, kMin, kMax, kAnd, kOr, kXor
 };
 
 struct Warp {
