@@ -136,6 +136,9 @@ def _rows_of(body: Iterable[Instruction]) -> tuple[int, int]:
             form = reduction_dims(inner)
             if form is not None and form.is_row and form.dims[0] == 1:
                 return form.dims[1:]
+        elif inner.opcode == "topk":
+            minor = inner.operands[0].array.dims[-1]
+            return inner.operands[0].array.elements // minor, minor
         elif inner.opcode == "reduce-window":
             minor = inner.array.dims[-1]
             return inner.array.elements // max(1, minor), minor

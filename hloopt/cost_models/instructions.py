@@ -28,6 +28,7 @@ __all__ = [
     "Work",
     "issued_ns",
     "latencies_of",
+    "sorted_ns",
     "work_of",
 ]
 
@@ -246,9 +247,51 @@ def issued_ns(ops: Iterable[tuple[Instruction, float]], target: Target) -> float
     return latencies.issue(total * warps, _SCHEDULERS) / target.clock_ghz
 
 
+def sorted_ns(topk: Instruction, target: Target) -> float:
+    """Nanoseconds of a ``topk`` as a sort of values with their places, by a network in shared memory.
+
+    Raises ``ValueError`` as ``latencies_of``.
+    """
+    latencies = latencies_of(target)
+    source = topk.operands[0].array
+    steps = (source.dims[-1] - 1).bit_length()
+    pairs = source.elements // 2 * steps * (steps + 1) // 2
+    works = latencies.works
+    swap = works["compare", "u64"].after(works["select", "u64"], 2).after(_accesses(8))
+    warps = pairs / (_WARP * target.cores * _SCHEDULERS)
+    return latencies.issue(swap * warps, _SCHEDULERS) / target.clock_ghz
+
+
+def _picking(topk: Instruction, latencies: Latencies) -> Work:
+    """Of the threads of all rows: each sorts its keys, then all find the largest of the first ones."""
+    source = topk.operands[0].array
+    count: int = topk.attributes["k"]
+    minor = source.dims[-1]
+    threads = -(-minor // (_KEYS * _WARP)) * _WARP
+    slots = -(-minor // threads)
+    works = latencies.works
+    steps = (slots - 1).bit_length()
+    swaps = (steps * steps - steps + 4 << steps) // 4 - 1  # of a network of Batcher's
+    exchanged = works["maximum", "u64"].after(_accesses(2)) * (threads - 1).bit_length()
+    moved = works["select", "u64"] * min(slots, count)
+    own = (works["compare", "u64"].after(works["select", "u64"], 2)) * swaps
+    return own.after(exchanged.after(moved), count) * (source.elements // minor * threads)
+
+
+_KEYS: Final = 16
+"""Elements of a row that a thread has, as in the tile of the kernel ``whole-row``."""
+
+
+def _accesses(count: int) -> Work:
+    """Of shared memory, or of a warp's registers."""
+    return Work(0.0, tuple([float(count) if unit == "memory" else 0.0 for unit in UNITS]))
+
+
 def _whole_work(op: Instruction, latencies: Latencies) -> Work | None:
     """Of all elements of an op; nothing for what only says which element is read."""
     try:
+        if op.opcode == "topk":
+            return _picking(op, latencies)
         if op.opcode in ("reduce", "reduce-window"):
             folded = op.operands[0].array.elements * (FOLDS_RUNNING if op.opcode != "reduce" else 1)
             each = NOTHING

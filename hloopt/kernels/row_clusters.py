@@ -14,6 +14,7 @@ from hloopt.analysis.layout import is_row_major
 from hloopt.cost_models.fused_rows import RUNNING, WHOLE_ROW
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, walk
+from hloopt.kernels.families.row_kinds import pick_form
 from hloopt.kernels.families.running_reduction import running_of
 from hloopt.kernels.row_growth import RowGrowth, elements_of, row_form
 from hloopt.ops.traits import INDEXING, MOVING, PLUMBING
@@ -56,7 +57,7 @@ class RowCluster:
     @property
     def heroes(self) -> list[Instruction]:
         """The reductions of rows."""
-        kinds = ("reduce", "reduce-window")
+        kinds = ("reduce", "reduce-window", "topk")
         return [one for one in self.members if one.opcode in kinds and one not in self.columns]
 
     @property
@@ -73,11 +74,12 @@ class RowCluster:
 
 def row_forms(computation: Computation) -> list[tuple[int, int]]:
     """The forms of a computation's reductions of rows, as rows and elements of each, the largest first."""
-    found = {
-        form: None
-        for one in computation
-        if one.opcode == "reduce" and (form := row_form(one)) is not None
-    }
+    found: dict[tuple[int, int], None] = {}
+    for one in computation:
+        if one.opcode == "reduce" and (form := row_form(one)) is not None:
+            found[form] = None
+        elif one.opcode == "topk" and (picks := pick_form(one)) is not None:
+            found[picks[:2]] = None
     return sorted(found, key=lambda form: form[0] * form[1], reverse=True)
 
 
@@ -124,7 +126,7 @@ def _cluster(
     inside = set(members)
     following: set[Instruction] = set()
     for one in members:
-        if one.opcode in ("reduce", "reduce-window") or any(
+        if one.opcode in ("reduce", "reduce-window", "topk") or any(
             part in following for part in one.operands
         ):
             following.add(one)

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from hloopt.analysis.backend_config import written_name
 from hloopt.analysis.region import region_of
 from hloopt.cost_models.device_times import PARALLELISM
-from hloopt.cost_models.instructions import issued_ns
+from hloopt.cost_models.instructions import issued_ns, sorted_ns
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import DEFAULT, find_model
 from hloopt.dataclass import dataclass
@@ -50,8 +50,9 @@ class RowFusion(FusionPass):
     cluster grows from the reductions over all that has an element a place of the row or a value a row: several
     reductions one after the other or beside each other, residuals, scales, casts, gradients.  What others read,
     too, becomes a further result of the kernel, or stays where it is, if computing it from what they read
-    moves fewer bytes.  A running sum along rows is a kernel, too, with what is elementwise around it: a loop
-    would fold each element from the first one on.  Both are compared with what priority-fusion and
+    moves fewer bytes.  The ``topk`` of rows, as a router's, joins what it picks from and what goes on with the
+    few values that it leaves.  A running sum along rows is a kernel, too, with what is elementwise around it: a
+    loop would fold each element from the first one on.  Both are compared with what priority-fusion and
     multi-output-fusion make of the cluster.
 
     cost_model  the model that predicts kernel times
@@ -218,6 +219,8 @@ class _Rewriter:
 
 def _own_ns(model: CostModel, kernel: Instruction) -> float:
     """Nanoseconds of a kernel that we write: what whole rows are compared with counts arithmetic alike."""
+    if kernel.opcode == "topk":
+        return sorted_ns(kernel, model.target)
     found = model.run_time(kernel)
     inside = kernel.calls if kernel.opcode == "fusion" else (kernel,)
     issued = issued_ns(((one, 1) for one in inside), model.target)

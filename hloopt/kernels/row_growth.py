@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from hloopt.analysis.elementwise import is_elementwise, tells_apart
 from hloopt.analysis.layout import is_row_major
@@ -14,7 +14,7 @@ from hloopt.kernels.families.reductions import (
     passes_on,
     plain_reducer,
 )
-from hloopt.kernels.families.row_phases import spread_kind
+from hloopt.kernels.families.row_kinds import pick_form, pick_kind, spread_kind
 from hloopt.ops.traits import PLUMBING
 from hloopt.types import ArrayShape
 
@@ -39,15 +39,19 @@ def row_form(reduce: Instruction) -> tuple[int, int] | None:
 class RowGrowth:
     """Clusters of one form that grow operand by operand.
 
-    ``columns`` are sums over the rows, and their casts.
+    ``columns`` are sums over the rows, and their casts.  ``picked`` are what ``topk`` leaves of the rows, and
+    what is computed from that, each with its kind (``row_phases.pick_kind``).
     """
 
     def __init__(self, rows: int, minor: int, order: list[Instruction]) -> None:
         self.rows = rows
         self.minor = minor
         self.columns: set[Instruction] = set()
+        self.picked: dict[Instruction, str] = {}
+        self._count = 0
         self._after: set[Instruction] = set()
         self._order = order
+        self._has_picks = any(one.opcode == "topk" and self._picks(one) for one in order)
         self._places = {one: place for place, one in enumerate(order)}
         # The cluster of an instruction by its number; joined ones point to the one they are part of.
         self._own: dict[Instruction, int] = {}
@@ -172,13 +176,15 @@ class RowGrowth:
             return False  # with layouts normalised it is between transposes
         if self.rows == 1 and elements_of(one) == 1 and not self._follows(one):
             return False  # any number of the program: what it has to do with the row comes later
+        if one.opcode == "topk" or any(part in self.picked for part in one.operands):
+            return self._is_picked(one, own)
         if any(part in self.columns for part in one.operands):
             # What is computed from columns is elsewhere, but for the cast of a sum.
             return self._is_cast_column(one)
         if one.opcode == "reduce":
             if any(part in own for part in one.fold_inits):
                 return False
-            if row_form(one) == (self.rows, self.minor):
+            if self._reduces(one):
                 return True
             if self._is_column(one) and one.operands[0] in own:
                 self.columns.add(one)
@@ -201,6 +207,42 @@ class RowGrowth:
         if one.opcode == "iota" or is_elementwise(one):
             return True
         return self._is_view(one)
+
+    def _picks(self, topk: Instruction) -> bool:
+        form = pick_form(topk)
+        return form is not None and form[:2] == (self.rows, self.minor)
+
+    def _reduces(self, reduce: Instruction) -> bool:
+        """Whether a reduction is of these rows.
+
+        Short ones, which a thread folds where it needs the result, are where the kernel picks from the rows.
+        """
+        if not self._has_picks:
+            return row_form(reduce) == (self.rows, self.minor)
+        form = reduction_dims(reduce)
+        return form is not None and form.is_row and form.dims == (1, self.rows, self.minor)
+
+    def _is_picked(self, one: Instruction, own: Container[Instruction]) -> bool:
+        """Whether an instruction takes the first elements of the rows, or goes on with what was taken."""
+        kind = "pick"
+        if one.opcode == "topk":
+            count = one.attributes["k"]
+            if not self._picks(one) or count != (self._count or count):
+                return False  # a kernel leaves as many of a row everywhere
+            if not one.is_root and any(user.opcode != "get-tuple-element" for user in one.users):
+                return False
+            self._count = count
+        else:
+            others = [part for part in one.operands if part in own and part not in self.picked]
+            sizes = {"pick": self.rows * self._count, "after": self.rows}
+            kind = pick_kind(one, self.picked, self.rows, self._count)
+            if not kind or others or elements_of(one) != sizes[kind]:
+                return False
+            known = one.opcode in ("broadcast", "reduce", "get-tuple-element")
+            if not (known or is_elementwise(one) or self._is_view(one)):
+                return False
+        self.picked[one] = kind
+        return True
 
     def _follows(self, one: Instruction) -> bool:
         """Whether an instruction reduces the row, or is computed from what does and nothing else of it."""
@@ -235,10 +277,10 @@ class RowGrowth:
         wanted: set[Instruction] = set()
         # What follows a reduction of a row, and what such a member is computed from.
         for one in members:
-            reduces = one.opcode == "reduce" and row_form(one) == (self.rows, self.minor)
+            reduces = one.opcode == "topk" or (one.opcode == "reduce" and self._reduces(one))
             if reduces or any(operand in wanted for operand in one.operands):
                 wanted.add(one)
-        if not any(map(is_elementwise, wanted)):
+        if not any(is_elementwise(one) or one.opcode == "topk" for one in wanted):
             return []
         wanted |= self.columns & inside
         for one in reversed(members):

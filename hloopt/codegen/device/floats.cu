@@ -101,6 +101,18 @@ __device__ int total_order_f32(float x) {
   return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
 
+//@ of_total_order_16
+// The bits of the float that has such a number in their total order.
+__device__ unsigned of_total_order_16(int order) {
+  return order < 0 ? 0x8000u | (unsigned)(-1 - order) : (unsigned)order;
+}
+
+//@ of_total_order_f32
+// The float that has such a number in the total order of bits.
+__device__ float of_total_order_f32(int order) {
+  return __uint_as_float((unsigned)(order < 0 ? order ^ 0x7fffffff : order));
+}
+
 //@ total_order_f64
 // A number in the total order of bits: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 __device__ long long total_order_f64(double x) {

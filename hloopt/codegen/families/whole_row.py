@@ -21,6 +21,7 @@ from hloopt.codegen.families.folding import (
     tree,
 )
 from hloopt.codegen.families.loop import store_run
+from hloopt.codegen.families.picking import Picking
 from hloopt.codegen.families.sweeping import first_of, guarded, warps_to_shared
 from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.writer import FunctionWriter
@@ -79,6 +80,8 @@ def _one_row(
             e.value(instruction, delinearize(inside, instruction.array.dims))
     if phases.full or phases.columns:
         writer.store_places()
+    if phases.picks:
+        _pick(writer)
     if phases.single:
         writer.store_rows()
 
@@ -168,7 +171,7 @@ class _Rows:
         """Take the thread's elements in, and keep what later phases read."""
         e = self.f.elements
         kept = self._declare(phase)
-        with self._places(phase) as (step, first):
+        with self.places(phase) as (step, first):
             taken = []
             for lane in range(self.vector):
                 for fold in folds:
@@ -208,7 +211,7 @@ class _Rows:
         f, e = self.f, self.f.elements
         with ExitStack() as blocks:
             blocks.enter_context(e.when(*below(self.row, self.phases.rows)))
-            step, first = blocks.enter_context(self._places(len(self.phases.heroes)))
+            step, first = blocks.enter_context(self.places(len(self.phases.heroes)))
             for column, sums in zip(self.phases.columns, self.sums, strict=True):
                 reducer, (part,) = ReducerCode.of(column), column.fold_inputs
                 for lane in range(self.vector):
@@ -249,7 +252,7 @@ class _Rows:
         return found
 
     @contextmanager
-    def _places(self, phase: int) -> Iterator[tuple[Index, Index]]:
+    def places(self, phase: int) -> Iterator[tuple[Index, Index]]:
         """The thread's places of the row: the step, and the position of its first element.
 
         What is kept from earlier phases is known at them.
@@ -260,9 +263,8 @@ class _Rows:
         vectors = self.phases.minor // self.vector
         with ExitStack() as blocks:
             # Arrays are registers only where every subscript is a constant.
-            step = blocks.enter_context(
-                e.counting(0, steps, "step", unroll=0 if self.arrays or self.sums else None)
-            )
+            indexed = self.arrays or self.sums or self.phases.picks
+            step = blocks.enter_context(e.counting(0, steps, "step", unroll=0 if indexed else None))
             at = e.symbol(step * threads + self.lane, "at", 0, steps * threads - 1)
             at = blocks.enter_context(guarded(f, at, vectors))
             first = self.inside * self.phases.minor + at * self.vector
@@ -273,6 +275,26 @@ class _Rows:
                         index = delinearize(first + lane, item.instruction.array.dims)
                         e.remember(item.instruction, index, 0, array[step * self.vector + lane])
             yield step, first
+
+
+def _pick(rows: _Rows) -> None:
+    """Each ``topk``, and the results computed from what it leaves."""
+    f, phases = rows.f, rows.phases
+    for topk in phases.picks:
+        picking = Picking(f, topk, steps_of(phases, f.tile) * rows.vector)
+        with rows.places(len(phases.heroes)) as (step, first):
+            for lane in range(rows.vector):
+                at = first + lane - rows.inside * phases.minor
+                picking.take(step * rows.vector + lane, first + lane, at)
+        picking.pick(rows.exchange)
+    e, count = f.elements, phases.count
+    threads = f.tile["threads"]
+    tests = below(rows.row, phases.rows)
+    with e.when(*tests), e.counting(rows.lane, count, "pick", threads) as pick:
+        for number in phases.picked:
+            result, at = f.region.results[number], rows.inside * count + pick
+            index = delinearize(at, result.shape.dims)
+            f.store(f.result(number), at, e.value(result.instruction, index, result.leaf))
 
 
 EMITTERS = {"whole-row": _emit}

@@ -6,7 +6,8 @@ inputs of the reductions that depend on none but earlier ones; the last one comp
 one phase computes and a later one reads can be kept by the threads, each its own elements.
 
 Sums over the rows, one for each place (*columns*), can be taken along in the last phase, by kernels that give a
-block many rows: ``whole_rows`` has them, ``row_phases`` does not.
+block many rows: ``whole_rows`` has them, ``row_phases`` does not.  The same holds for the ``topk`` of a row
+(*picks*) and what is computed from the few values that it leaves; nothing goes from these back to the row.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from hloopt.kernels.families.reductions import (
     passes_on,
     plain_reducer,
 )
+from hloopt.kernels.families.row_kinds import pick_form, pick_kind, spread_kind
 from hloopt.kernels.kernel import Recognizer, elemental_problem
 from hloopt.types import ArrayShape
 
-__all__ = ["KeptArray", "RowPhases", "continues_rows", "row_phases", "spread_kind", "whole_rows"]
+__all__ = ["KeptArray", "RowPhases", "continues_rows", "row_phases", "whole_rows"]
 
 _FORMS_TRIED = 4
 
@@ -55,6 +57,9 @@ class RowPhases:
     single        result leaves with a value a row
     columns       reductions over the rows, with a value a place
     across        result leaves computed from these
+    picks         each a ``topk`` of the rows
+    count         how many elements of a row these leave
+    picked        result leaves with a value for each of them
     """
 
     rows: int
@@ -67,11 +72,14 @@ class RowPhases:
     single: tuple[int, ...]
     columns: tuple[Instruction, ...] = ()
     across: tuple[int, ...] = ()
+    picks: tuple[Instruction, ...] = ()
+    count: int = 0
+    picked: tuple[int, ...] = ()
 
     @property
     def passes(self) -> int:
         """How often the rows are traversed."""
-        return len(self.heroes) + bool(self.full or self.columns)
+        return len(self.heroes) + bool(self.full or self.columns or self.picks)
 
     @property
     def kept_bytes(self) -> int:
@@ -102,44 +110,31 @@ def continues_rows(region: Region, before: RowPhases, made: Iterable[Instruction
     return isinstance(_Rows(region, before.rows, before.minor).phases(kinds), RowPhases)
 
 
-def spread_kind(broadcast: Instruction, kind: str, minor: int) -> str:
-    """The kind of a broadcast of a ``row`` or ``full`` value; empty where it needs other rows or places."""
-    source, shape = broadcast.operands[0].array, broadcast.array
-    where = [
-        dimension
-        for dimension, size in zip(
-            broadcast.attributes.get("dimensions", ()), source.dims, strict=True
-        )
-        if size > 1
-    ]
-    wide = [dimension for dimension, size in enumerate(shape.dims) if size > 1]
-    if where != wide[: len(where)]:
-        return ""
-    if shape.elements == source.elements:
-        return kind
-    spread = shape.elements == source.elements * minor
-    return "full" if kind == "row" and spread else ""
+def _phases_of(region: Region, *, alone: bool) -> RowPhases | str:
+    """The phases of a region, or why it is not a sequence of phases over rows.
 
-
-def _phases_of(region: Region, *, columns: bool) -> RowPhases | str:
-    """The phases of a region, or why it is not a sequence of phases over rows."""
+    ``alone`` is asked for a kernel that has columns and picks.
+    """
     reduces = [inner for inner in region.body if inner.opcode == "reduce"]
-    if not reduces:
+    picks = [inner for inner in region.body if alone and inner.opcode == "topk"]
+    if not reduces and not picks:
         return "nothing is reduced"
-    problem = elemental_problem(region)
+    problem = elemental_problem(region, picks)
     if problem:
         return problem
     for number, result in enumerate(region.results):
         if result.shape.dtype.bits < 8:
             return f"result {number} is {result.shape.dtype.name}: its elements share bytes"
-    forms = []
+    forms = [picking[:2] for pick in picks if (picking := pick_form(pick)) is not None]
     for reduce in reversed(reduces):
         form = reduction_dims(reduce)
         if form is not None and form.is_row and form.dims[0] == 1 and 0 not in form.dims:
             forms.append(form.dims[1:])
     problem = "no reduction is over rows"
+    if picks and not forms:
+        problem = f"{picks[0].name} leaves what this kernel cannot pick"
     for rows, minor in list(dict.fromkeys(forms))[:_FORMS_TRIED]:
-        found = _Rows(region, rows, minor, columns).phases()
+        found = _Rows(region, rows, minor, alone).phases()
         if isinstance(found, RowPhases):
             return found
         problem = found
@@ -148,14 +143,14 @@ def _phases_of(region: Region, *, columns: bool) -> RowPhases | str:
 
 @Recognizer
 def row_phases(region: Region) -> RowPhases | str:
-    """The phases of a region without columns."""
-    return _phases_of(region, columns=False)
+    """The phases of a region without columns and picks."""
+    return _phases_of(region, alone=False)
 
 
 @Recognizer
 def whole_rows(region: Region) -> RowPhases | str:
-    """The phases of a region, those with columns, too."""
-    return _phases_of(region, columns=True)
+    """The phases of a region, those with columns or picks, too."""
+    return _phases_of(region, alone=True)
 
 
 @dataclass
@@ -165,7 +160,7 @@ class _Rows:
     region: Region
     rows: int
     minor: int
-    takes_columns: bool = False
+    alone: bool = False
 
     def phases(self, known: Mapping[Instruction, str] = MappingProxyType({})) -> RowPhases | str:
         """The phases, or why there are none; ``known`` are inputs that an earlier phase makes, by kind."""
@@ -173,6 +168,7 @@ class _Rows:
         levels = dict.fromkeys(known, 1)
         heroes: list[list[Instruction]] = [[]] if known else []
         columns: list[Instruction] = []
+        picks: list[Instruction] = []
         for inner in self.region.body:
             above = [part for part in inner.operands if part in kinds]
             level = max((levels[part] for part in above), default=0)
@@ -186,21 +182,31 @@ class _Rows:
                 heroes[level].append(inner)
                 kinds[inner], levels[inner] = "row", level + 1
                 continue
-            if self.takes_columns and self._is_column(inner, kinds):
+            if self.alone and self._is_column(inner, kinds):
                 columns.append(inner)
                 kinds[inner], levels[inner] = "column", level
+                continue
+            if inner.opcode == "topk":
+                if pick_form(inner) != (self.rows, self.minor, _count(picks or [inner])):
+                    return f"{inner.name} is no top-k of rows of {self.minor} elements"
+                if kinds.get(inner.operands[0], "full") != "full":
+                    return f"{inner.name} picks from what has a value a row"
+                picks.append(inner)
+                kinds[inner], levels[inner] = "pick", level
                 continue
             if inner.opcode == "reduce" and not folds_alone(inner):
                 return f"{inner.name} reduces, but not rows of {self.minor} elements"
             if above:
-                kind = self._kind(inner, kinds)
+                kind = self._kind(inner, kinds, _count(picks))
                 if not kind:
                     return f"{inner.name} needs more of {above[0].name} than its own place or row"
                 kinds[inner], levels[inner] = kind, level
-        problem = self._results_problem(kinds)
+        problem = self._results_problem(kinds, _count(picks))
+        if not problem and columns and picks:
+            problem = "columns are added up, and elements picked: not in one kernel"
         if problem:
             return problem
-        return self._assemble(kinds, levels, heroes, columns)
+        return self._assemble(kinds, levels, heroes, columns, picks)
 
     def _is_hero(self, inner: Instruction, kinds: Mapping[Instruction, str]) -> bool:
         if inner.opcode != "reduce":
@@ -225,18 +231,34 @@ class _Rows:
             part in kinds for part in inner.fold_inits
         )
 
-    def _kind(self, inner: Instruction, kinds: Mapping[Instruction, str]) -> str:
-        """``row`` or ``full`` for what depends on a hero; empty where it needs other places."""
+    def _kind(self, inner: Instruction, kinds: Mapping[Instruction, str], count: int) -> str:
+        """``row`` or ``full`` for what depends on a hero; empty where it needs other places.
+
+        ``pick`` and ``after`` are for what depends on a ``topk``: ``count`` values a row, or one.
+        """
+        above = {kinds[part] for part in inner.operands if part in kinds}
+        if "pick" in above or "after" in above:
+            return pick_kind(inner, kinds, self.rows, count)
         if inner.opcode == "broadcast":
-            return spread_kind(inner, kinds[inner.operands[0]], self.minor)
+            (kind,) = above
+            spread = spread_kind(inner, kind, self.minor)
+            if not spread and count and spread_kind(inner, kind, count) == "full":
+                spread = "pick"
+            return spread
         passed = set(passes_on(inner))
         found = {kinds[part] for part in inner.operands if part in kinds}
         if len(found) != 1 or any(part in kinds and part not in passed for part in inner.operands):
             return ""
         return found.pop()
 
-    def _results_problem(self, kinds: Mapping[Instruction, str]) -> str:
-        sizes = {"row": self.rows, "full": self.rows * self.minor, "column": self.minor}
+    def _results_problem(self, kinds: Mapping[Instruction, str], count: int) -> str:
+        sizes = {
+            "row": self.rows,
+            "full": self.rows * self.minor,
+            "column": self.minor,
+            "pick": self.rows * count,
+            "after": self.rows,
+        }
         for number, result in enumerate(self.region.results):
             elements = result.shape.elements
             kind = kinds.get(result.instruction)
@@ -255,6 +277,7 @@ class _Rows:
         levels: Mapping[Instruction, int],
         heroes: list[list[Instruction]],
         columns: list[Instruction],
+        picks: list[Instruction],
     ) -> RowPhases:
         results = self.region.results
         full = tuple(
@@ -265,7 +288,11 @@ class _Rows:
         across = tuple(
             number for number, one in enumerate(results) if kinds.get(one.instruction) == "column"
         )
-        single = tuple(at for at in range(len(results)) if at not in full and at not in across)
+        picked = tuple(
+            number for number, one in enumerate(results) if kinds.get(one.instruction) == "pick"
+        )
+        elsewhere = {*full, *across, *picked}
+        single = tuple(at for at in range(len(results)) if at not in elsewhere)
         per_row: list[list[Instruction]] = [[] for _ in heroes]
         for inner in self.region.body:
             if inner.opcode == "broadcast" and kinds.get(inner) == "full":
@@ -274,6 +301,7 @@ class _Rows:
                     per_row[levels[source] - 1].append(source)
         sinks = [[part for hero in phase for part in hero.fold_inputs] for phase in heroes]
         summed = [part for column in columns for part in column.fold_inputs]
+        summed += [pick.operands[0] for pick in picks]
         sinks.append([*summed, *(results[number].instruction for number in full)])
         return RowPhases(
             self.rows,
@@ -286,6 +314,9 @@ class _Rows:
             single,
             tuple(columns),
             across,
+            tuple(picks),
+            _count(picks),
+            picked,
         )
 
     def _given(self, kinds: Mapping[Instruction, str]) -> Iterator[Instruction]:
@@ -300,6 +331,10 @@ class _Rows:
 
     def _size_kind(self, shape: ArrayShape) -> str:
         return "full" if shape.elements == self.rows * self.minor else "row"
+
+
+def _count(picks: Iterable[Instruction]) -> int:
+    return next((pick.attributes["k"] for pick in picks), 0)
 
 
 def _kept(region: Region, sinks: Iterable[Iterable[Instruction]], elements: int) -> list[KeptArray]:

@@ -6,6 +6,9 @@ again, with what it has computed before in registers where they suffice.
 Where there are sums over the rows, too, as in the gradients of norms, a block has many rows, one after the
 other.  Its threads add up the places that they have of each, and leave partial results in scratch memory; a
 second launch adds these.
+
+Of a ``topk`` each thread has keys of its elements of the row in registers, in their order.  As many times as
+elements are wanted, the threads of the row find the largest key that is left.
 """
 
 from __future__ import annotations
@@ -70,6 +73,8 @@ def _fits(site: Site) -> Verdict:
 def _wanted(site: Site) -> Verdict:
     phases = whole_rows(site.region)
     heroes = sum(len(phase) for phase in phases.heroes)
+    if phases.picks:
+        return YES(f"{phases.count} of {phases.minor} elements of a row")
     needs = len(phases.heroes) > 1 or any(phases.per_row)
     if not needs:
         return NO("no element of a row waits for a reduction of it")
@@ -118,32 +123,39 @@ def _vector(site: Site, phases: RowPhases) -> int:
 def _keeps(phases: RowPhases, tile: Tile) -> bool:
     """Whether what later phases read again fits in registers."""
     per_thread = steps_of(phases, tile) * tile["vector"]
-    words = per_thread * (phases.kept_bytes + _column_bytes(phases)) // 4
+    words = per_thread * (phases.kept_bytes + _own_bytes(phases)) // 4
     block = tile["rows"] * tile["threads"]
     room = min(255, _REGISTERS // block) - _RESERVED
     return bool(phases.kept) and words <= room and per_thread <= _UNROLLED
 
 
-def _column_bytes(phases: RowPhases) -> int:
-    """Bytes of accumulators that a thread has for each of its places."""
+def _own_bytes(phases: RowPhases) -> int:
+    """Bytes that a thread has for each of its places whatever it keeps: accumulators of columns, or keys."""
     kinds = (accumulator_types(column)[0] for column in phases.columns)
-    return sum(max(4, kind.bits // 8) for kind in kinds)
+    keys = _KEY_BYTES if phases.picks else 0
+    return sum(max(4, kind.bits // 8) for kind in kinds) + keys
+
+
+_KEY_BYTES = 8
+"""Of an element in its order and its place, by which a ``topk`` picks."""
 
 
 def _problem(site: Site, phases: RowPhases, tile: Tile) -> str:
     blocks = groups_of(phases, tile) // tile["rows"]
-    if phases.columns:
+    if phases.columns or phases.picks:
         per_thread = steps_of(phases, tile) * tile["vector"]
-        words = per_thread * _column_bytes(phases) // 4
+        words = per_thread * _own_bytes(phases) // 4
         room = min(255, _REGISTERS // (tile["rows"] * tile["threads"])) - _RESERVED
         if per_thread > _UNROLLED or words > room:
-            return f"columns need {words} registers of a thread; it has room for {room}"
+            what = "columns" if phases.columns else "the keys of a row"
+            return f"{what} need {words} registers of a thread; it has room for {room}"
     limit = site.target.grid_limit[0]
     if blocks > limit:
         return f"{blocks} blocks; the device's grid has {limit} at most"
     warps = tile["threads"] // WARP_SIZE
-    shared = 0
+    shared = len(phases.picks) * tile["rows"] * phases.count * _KEY_BYTES
     if warps > 1:
+        shared += len(phases.picks) * tile["rows"] * warps * _KEY_BYTES
         for phase in phases.heroes:
             for hero in phase:
                 size = sum(-(-kind.bits // 8) for kind in accumulator_types(hero))
@@ -180,7 +192,7 @@ def _checked(site: Site, tile: Tile) -> RowPhases:
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     phases = _checked(site, tile)
     region = site.region
-    own = [*phases.full, *phases.single]
+    own = [*phases.full, *phases.single, *phases.picked]
     groups = groups_of(phases, tile)
     kinds = [accumulator_types(column)[0] for column in phases.columns]
     scratch = tuple(ScratchBuffer(kind.name, groups * phases.minor) for kind in kinds)
