@@ -4,8 +4,8 @@ A trace names the instructions of the module that ran.  Where this is the module
 they are joined by name; kernels whose trace has only the names of functions by what XLA makes of an
 instruction's name.  Where the trace holds the module that ran, a name counts only for the same op and shape;
 what is left is joined through the pairing of the two modules, then a fusion by the last of its instructions
-that both have, then by the place in the user's program that both carry in their metadata, then where only one
-instruction has that op and shape.
+that both have, then by the place in the user's program that both carry in their metadata (``places.py``), then
+where only one instruction has that op and shape.
 Costs are linear in instructions and in what was measured.
 """
 
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from statistics import median, mode
 from typing import Final, Literal, TypeAlias
 
 from hloopt.analysis.pairing import pair_modules
+from hloopt.analysis.places import Places, may_be_one, place_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.ir.normal import normal_shape
@@ -216,14 +217,14 @@ class _Finder:
             self._functions[function] = None if function in self._functions else entry
         self._ran: Mapping[str, Instruction] = {}
         self._pairs: Mapping[Instruction, Instruction] = {}
-        self._places: Mapping[object, Sequence[Instruction]] = {}
+        self._places: Places | None = None
         self._alike: defaultdict[object, list[Instruction]] = defaultdict(list)
         self._there = ran
         if ran is not None:
             self._ran = {entry.name: entry for entry in ran.instructions()}
             if any(not self._is_same(name) for name in self._ran):
                 self._pairs = pair_modules(module, ran).before
-                self._places = _by_place(module)
+                self._places = Places(module)
                 for entry in module.instructions():
                     self._alike[entry.opcode, normal_shape(entry.shape)].append(entry)
 
@@ -244,7 +245,7 @@ class _Finder:
         if function is not None and not self._ran:
             return function, "kernel"
         there = self._ran.get(name)
-        if there is None or self._there is None:
+        if there is None or self._there is None or self._places is None:
             return None, ""
         here = self._pairs.get(there)
         if here is not None and here.opcode == there.opcode:
@@ -252,12 +253,11 @@ class _Finder:
         inside = self._named_inside(there)
         if inside is not None:
             return inside, "name"
+        made_of = self._places.take(self._there, there)
+        if made_of is not None:
+            return made_of, "metadata"
         op = there.attributes["calls"].root.opcode if there.opcode == "fusion" else there.opcode
         alike = self._alike.get((op, normal_shape(there.shape)), ())
-        for place in _places(self._there, there):
-            found = self._places.get(place, ())
-            if found:
-                return next((entry for entry in found if entry.opcode == op), found[0]), "metadata"
         return (alike[0], "pairing") if len(alike) == 1 else (None, "")
 
     def _named_inside(self, there: Instruction) -> Instruction | None:
@@ -270,37 +270,9 @@ class _Finder:
         here = self._named.get(there.name)
         if here is None or here.opcode != there.opcode or here.opcode in FREE:
             return False
-        if here.opcode in CONTROL_FLOW:
-            # Passes take elements from the state of a loop: its shape says nothing.
-            names = [_op_name(here), _op_name(there)]
-            return names[0] == names[1] or not all(names)
-        return normal_shape(here.shape) == normal_shape(there.shape)
-
-
-def _op_name(entry: Instruction) -> str:
-    return str(entry.metadata.fields.get("op_name", "")) if entry.metadata is not None else ""
-
-
-def _places(module: Module, entry: Instruction) -> list[object]:
-    """Where in the user's program an instruction is from: by its full name, then by its line.
-
-    What JAX calls an op in a loop or a function begins there until XLA inlines it.
-    """
-    name = _op_name(entry)
-    line = module.user_line(entry.metadata)
-    places: list[object] = [name] if name else []
-    return [*places, (name.rpartition("/")[2], line)] if name and line else places
-
-
-def _by_place(module: Module) -> Mapping[object, Sequence[Instruction]]:
-    """The instructions of each place in the user's program, without those that compute nothing."""
-    found: defaultdict[object, list[Instruction]] = defaultdict(list)
-    for entry in module.instructions():
-        if entry.opcode not in _NOTHING:
-            for place in _places(module, entry):
-                found[place].append(entry)
-    return found
-
-
-_NOTHING: Final = FREE | CONTROL_FLOW
-"""Opcodes to which no time is given by their place alone."""
+        assert self._there is not None, "there is in it"
+        if not may_be_one(place_of(self._module, here), place_of(self._there, there)):
+            return False
+        # Passes take elements from the state of a loop: its shape says nothing.
+        same_shape = normal_shape(here.shape) == normal_shape(there.shape)
+        return same_shape or here.opcode in CONTROL_FLOW

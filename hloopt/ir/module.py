@@ -33,8 +33,7 @@ class StackTables:
 
     def frame(self, frame_id: int) -> tuple[str, int, str] | None:
         """File, line and function of one stack frame, or None where the tables have no such row."""
-        row = self.frames.get(frame_id)
-        location = self.locations.get(row.get("file_location_id", 0)) if row else None
+        location = self._location(frame_id)
         if location is None:
             return None
         return (
@@ -42,6 +41,14 @@ class StackTables:
             location.get("line", 0),
             self.function_names.get(location.get("function_name_id", 0), ""),
         )
+
+    def column(self, frame_id: int) -> int:
+        """The column of one stack frame, 0 where there is none."""
+        return (self._location(frame_id) or {}).get("column", 0)
+
+    def _location(self, frame_id: int) -> Mapping[str, int] | None:
+        row = self.frames.get(frame_id)
+        return self.locations.get(row.get("file_location_id", 0)) if row else None
 
     def __bool__(self) -> bool:
         return bool(self.file_names or self.function_names or self.locations or self.frames)
