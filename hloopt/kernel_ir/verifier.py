@@ -6,7 +6,7 @@ names     each is declared once, and used in its block behind its declaration; o
 loops     ``Break`` stands in one
 barriers  all threads of a block reach one, or none does (``uniformity.py``), and so with what warps do
 matrices  a step has the registers that ``MATRIX_STEPS`` says; rows lie in an array aligned to 16 bytes
-copies    each is in a group, and groups are waited for: in the order of the statements, loops taken once
+copies    each is in a group, and groups are waited for: in the order of the statements, loops taken twice
 places    an element lies in its array: one that is certainly outside, where the tests around may hold, is
           an error; one that may be outside for all that is known is counted
 """
@@ -182,11 +182,14 @@ class _Checks(Ranges):
                 with self.block() if bodies_of(statement) else nullcontext():
                     self.statement(statement, in_loop=in_loop)
                     loops = in_loop or isinstance(statement, For | While)
-                    runs = self.runs
+                    runs, begun = self.runs, len(self.copies)
                     for number, inner in enumerate(bodies_of(statement)):
                         self.runs = runs and (number > 0 or not self.never(_entry(statement)))
                         self.body(inner, in_loop=loops)
                     self.runs = runs
+                    if isinstance(statement, For | While):
+                        # What is copied at the end of an iteration may be waited for in the next one.
+                        self.copies += _next_iteration(self.copies[begun:])
 
     def statement(self, statement: Statement, *, in_loop: bool) -> None:
         match statement:
@@ -408,6 +411,13 @@ class _Checks(Ranges):
             is_certain = is_certain and low >= 0 and high < size
         self.certain += is_certain
         self.unknown += not is_certain
+
+
+def _next_iteration(copies: Sequence[Copy | Commit | Wait]) -> list[Commit | Wait]:
+    """The groups that are made and waited for once more, the last of each."""
+    again = [one for one in copies if not isinstance(one, Copy)]
+    last = {type(one): at for at, one in enumerate(again)}
+    return [again[at] for at in sorted(last.values())]
 
 
 def _entry(statement: Statement) -> Expr:

@@ -34,6 +34,7 @@ FAMILIES: tuple[str, ...] = (
     "kernels.families.library",
     "kernels.families.dot_vector",
     "kernels.families.dot_small",
+    "kernels.families.dot_mma",
     "kernels.families.dot_tiled",
     "kernels.families.convolution",
     "kernels.families.in_place_update",

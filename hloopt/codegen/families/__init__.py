@@ -16,6 +16,7 @@ _MODULES: Final = (
     "convolution",
     "fft",
     "linear_systems",
+    "dot_mma",
     "dot_small",
     "dot_tiled",
     "dot_vector",

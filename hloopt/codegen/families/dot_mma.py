@@ -1,0 +1,219 @@
+"""Matrix products by matrix units.
+
+A block computes m by n results, each of its warps a part of them.  Tiles of both operands go through as many
+stages in shared memory as the tile says: while one is multiplied the next ones are on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import field
+
+from hloopt.analysis.contraction import AxisGroup
+from hloopt.analysis.index import Index, delinearize, narrowed
+from hloopt.codegen.families.dot_values import ProductWriter
+from hloopt.codegen.families.matrix_loads import TileLoad
+from hloopt.codegen.families.sweeping import guarded
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
+from hloopt.kernel_ir.expressions import Array, Cast, Expr, as_expr
+from hloopt.kernel_ir.statements import Commit, LoadMatrices, MultiplyMatrices, Wait
+from hloopt.kernel_ir.types import INT, UINT
+from hloopt.kernels.families.dot_region import product_of
+from hloopt.kernels.families.dot_tiling import oriented
+from hloopt.kernels.families.matrix_tiling import MatrixTiling, matrix_tiling_of
+
+__all__ = ["EMITTERS", "emit"]
+
+_WARP = 32
+
+
+def emit(f: FunctionWriter) -> None:
+    """The one launch."""
+    product = product_of(f.region)
+    contraction = oriented(product, f.region)
+    tiling = matrix_tiling_of(f.region, contraction, f.tile, f.spec.kernel)
+    _Product(f, product, contraction, tiling).emit()
+
+
+@dataclass
+class _Product(ProductWriter):
+    tiling: MatrixTiling
+    counts: dict[AxisGroup, Index] = field(default_factory=dict)
+    first: dict[AxisGroup, Index] = field(default_factory=dict)
+
+    def emit(self) -> None:
+        f, tiling = self.f, self.tiling
+        f.blocks_per_core = 1
+        self._place()
+        batch = self.counts["b"]
+        sides = (("lhs", self.contraction.lhs, "m"), ("rhs", self.contraction.rhs, "n"))
+        loads = [
+            TileLoad(self, tiling, name, side, group, self.first[group], batch)  # type: ignore[arg-type, index]
+            for name, side, group in sides
+        ]
+        shape = (tiling.warp_m // 16, tiling.warp_n // 8, 4)
+        sums = f.scope.array(tiling.step.sum, shape, "sums", [0])
+        for load in loads:
+            load.declare()
+        self._along_k(loads, sums)
+        self._store(sums)
+
+    def _place(self) -> None:
+        """Which tile this block has, and where in it this warp and this lane are."""
+        f, tiling, e = self.f, self.tiling, self.f.elements
+        batch, group = self.contraction.size("b"), tiling.group
+        b, outer, block_n, inner = delinearize(
+            f.block(), (batch, tiling.blocks_m // group, tiling.blocks_n, group)
+        )
+        block_m = outer * group + inner
+        self.counts["b"] = e.symbol(b, "b", 0, batch - 1)
+        self.first["m"] = e.symbol(
+            block_m * tiling.m, "first_m", 0, (tiling.blocks_m - 1) * tiling.m
+        )
+        self.first["n"] = e.symbol(
+            block_n * tiling.n, "first_n", 0, (tiling.blocks_n - 1) * tiling.n
+        )
+        thread = f.thread()
+        self.lane = e.symbol(thread % _WARP, "lane", 0, _WARP - 1)
+        row, column = delinearize(
+            thread // _WARP, (tiling.threads // _WARP // tiling.warps_n, tiling.warps_n)
+        )
+        self.warp = {
+            "m": e.symbol(row * tiling.warp_m, "warp_m", 0, tiling.m - tiling.warp_m),
+            "n": e.symbol(column * tiling.warp_n, "warp_n", 0, tiling.n - tiling.warp_n),
+        }
+
+    # ---- the contracted axis ------------------------------------------------------------------------
+
+    def _along_k(self, loads: list[TileLoad], sums: Array) -> None:
+        """A step a tile: what comes ``stages - 1`` later is begun before its products are made."""
+        f, e, tiling = self.f, self.f.elements, self.tiling
+        ahead, copies = tiling.stages - 1, any(load.is_copied for load in loads)
+        for early in range(ahead):
+            if early < tiling.steps:
+                for load in loads:
+                    self._fill(load, Index(early))
+            if copies:
+                f.scope.add(Commit())
+        with e.counting(0, tiling.steps, "step") as step:
+            if copies:
+                e.scope.add(Wait(ahead - 1))
+            # Behind it all threads see the stage, and none reads the one that is filled next.
+            f.barrier()
+            own = e.symbol(step % tiling.stages, "own", 0, ahead)
+            if tiling.steps <= ahead:
+                if copies:
+                    e.scope.add(Commit())
+                self._multiply(loads, own, sums)
+                return
+            following = e.symbol(step + ahead, "following", 0, tiling.steps - 1 + ahead)
+            stage = e.symbol(following % tiling.stages, "stage", 0, ahead)
+            with guarded(f, following, tiling.steps) as inside:
+                for load in loads:
+                    if load.is_copied:
+                        load.copy(stage, inside)
+                    else:
+                        load.compute(inside)
+            if copies:
+                e.scope.add(Commit())
+            self._multiply(loads, own, sums)
+            if not all(load.is_copied for load in loads):
+                with guarded(f, following, tiling.steps):
+                    for load in loads:
+                        if not load.is_copied:
+                            load.write(stage)
+
+    def _fill(self, load: TileLoad, stage: Index) -> None:
+        if load.is_copied:
+            load.copy(stage, stage)
+            return
+        load.compute(stage)
+        load.write(stage)
+
+    def _multiply(self, loads: list[TileLoad], stage: Index, sums: Array) -> None:
+        """The products of one stage."""
+        e, tiling = self.f.elements, self.tiling
+        tiles_m, tiles_n = tiling.warp_m // 16, tiling.warp_n // 8
+        with e.counting(0, tiling.k // tiling.step.k, "deep", type=INT, unroll=0) as deep:
+            left = e.scope.array(UINT, (tiles_m, 4), "left")
+            right = e.scope.array(UINT, (tiles_n, 2), "right")
+            with e.counting(0, tiles_m, "i", type=INT, unroll=0) as i:
+                registers = tuple(left[i, at] for at in range(4))
+                self._read(loads[0], stage, deep, i, registers)
+            with e.counting(0, tiles_n // 2, "j", type=INT, unroll=0) as j:
+                registers = tuple(right[j * 2 + at // 2, at % 2] for at in range(4))
+                self._read(loads[1], stage, deep, j, registers)
+            with (
+                e.counting(0, tiles_m, "i", type=INT, unroll=0) as i,
+                e.counting(0, tiles_n, "j", type=INT, unroll=0) as j,
+            ):
+                e.scope.add(
+                    MultiplyMatrices(
+                        tiling.step.name,
+                        tuple(sums[i, j, at] for at in range(4)),
+                        tuple(left[i, at] for at in range(4)),
+                        tuple(right[j, at] for at in range(2)),
+                    )
+                )
+
+    def _read(
+        self, load: TileLoad, stage: Index, deep: Index, at: Index, registers: tuple[Expr, ...]
+    ) -> None:
+        """Four matrices, 16 of m or n by two chunks of k: for the left operand m first, else k first."""
+        e, layout = self.f.elements, load.layout
+        row, number = self.lane % 8, self.lane // 8
+        free, k = (number % 2, number // 2) if load.free == "m" else (number // 2, number % 2)
+        along = self.warp[load.free] + at * 16
+        if layout.along_k:
+            line, chunk = along + free * 8 + row, deep * 2 + k
+        else:
+            line, chunk = deep * 16 + k * 8 + row, along // layout.each + free
+        place = load.element(stage, line, chunk)
+        e.scope.add(LoadMatrices(registers, load.tile.address(place), not layout.along_k))  # type: ignore[arg-type]
+
+    # ---- results ------------------------------------------------------------------------------------
+
+    def _store(self, sums: Array) -> None:
+        """Each lane has two neighbours of rows that lie 8 apart."""
+        e, tiling = self.f.elements, self.tiling
+        last = tiling.blocks_m * tiling.m - 1
+        with (
+            e.counting(0, tiling.warp_m // 16, "i", type=INT, unroll=0) as i,
+            e.counting(0, 2, "half", type=INT, unroll=0) as half,
+        ):
+            place = self.first["m"] + self.warp["m"] + i * 16 + half * 8 + self.lane // 4
+            with self._inside("m", e.symbol(place, "m", 0, last)):
+                self._store_row(sums, i, half)
+
+    def _store_row(self, sums: Array, i: Index, half: Index) -> None:
+        e, tiling = self.f.elements, self.tiling
+        last = tiling.blocks_n * tiling.n - 2
+        lanes = 1 if self.contraction.size("n") % 2 else 2
+        with e.counting(0, tiling.warp_n // 8, "j", type=INT, unroll=0) as j:
+            place = self.first["n"] + self.warp["n"] + j * 8 + self.lane % 4 * 2
+            first = e.symbol(place, "n", 0, last)
+            for at in range(0, 2, lanes):
+                with self._inside("n", first + at, lanes):
+                    places, values = [], []
+                    for lane in range(lanes):
+                        counts = {**self.counts, "n": self.counts["n"] + lane}
+                        places.append(self.result_place(counts))
+                        total: Expr = sums[i, j, half * 2 + at + lane]
+                        if tiling.step.sum is not self.kind:
+                            total = Cast(self.kind, total)
+                        values.append(total)
+                    self.store(places, values)
+
+    @contextmanager
+    def _inside(self, group: AxisGroup, index: Index, run: int = 1) -> Iterator[None]:
+        """The block where ``run`` neighbours, which divide the size, lie inside of the result."""
+        size = self.contraction.size(group)
+        tests = [as_expr(index) < size] if index.high + run > size else []
+        with self.f.elements.when(*tests):
+            self.counts[group] = narrowed(index, size - run + 1)
+            yield
+
+
+EMITTERS = {"dot-mma": emit}

@@ -1,0 +1,294 @@
+"""Matrix products by matrix units: every type, shape and tile, what is computed before and behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.analysis.region import region_of
+from hloopt.codegen.program import kernel_steps
+from hloopt.errors import UsageError
+from hloopt.kernels.families.dot_tiling import contraction_of
+from hloopt.kernels.families.matrix_tiling import TileLayout, matrix_step_of, shapes_of
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.registry import find_kernel
+from hloopt.runtime.inputs import generate
+from hloopt.targets import find_target
+from tests.codegen.harness import TARGET, check_kernel, compile_everywhere, planned
+from tests.codegen.products import matrix_dot, module_of, random_dot
+
+SMALL = {"m": 32, "n": 32, "k": 32, "warp_m": 16, "warp_n": 16, "stages": 3, "vector": 8}
+DEVICES = ("sm_80", "sm_90", "sm_120")
+
+TYPES = [
+    ("bf16", "bf16", "f32"),
+    ("bf16", "bf16", "bf16"),
+    ("f16", "f16", "f32"),
+    ("f16", "f16", "f16"),
+    ("bf16", "bf16", "f16"),
+    ("f8e4m3fn", "f8e5m2", "f32"),
+    ("f8e4m3fn", "bf16", "bf16"),
+    ("s8", "s8", "s32"),
+    ("s8", "s8", "s8"),
+    ("s4", "s8", "s32"),
+]
+
+
+def check(text: str, tile: Mapping[str, int] | None = None, **options: object) -> str:
+    """As ``check_kernel``, compiled for the devices that have such units."""
+    program = check_kernel(text, "dot-mma", tile, everywhere=False, **options)  # type: ignore[arg-type]
+    compile_everywhere(program.text, DEVICES)
+    return program.text
+
+
+def test_every_element_type() -> None:
+    """Products of every type that matrix units multiply exactly."""
+    text = check(module_of([matrix_dot(kinds, 20, 48, 18) for kinds in TYPES]), SMALL)
+    for name in ("m16n8k16_bf16", "m16n8k16_f16", "m16n8k32_s8"):
+        assert f"multiply_{name}(" in text
+
+
+SIZES = [(1, 1, 1), (17, 64, 129), (64, 17, 1), (129, 40, 17), (31, 200, 64), (64, 64, 64)]
+
+
+@pytest.mark.parametrize("kinds", [("bf16", "bf16", "f32"), ("s8", "s8", "s32")])
+def test_sizes_around_tiles(kinds: tuple[str, str, str]) -> None:
+    """Every result once and nothing outside, whether chunks of operands are whole or not."""
+    check(module_of([matrix_dot(kinds, *size) for size in SIZES]), SMALL, fast=kinds[2] == "f32")
+
+
+@pytest.mark.parametrize("first", range(0, 16, 8))
+def test_any_dimension_numbers(first: int) -> None:
+    """Batch, contracted and free dimensions stand in any order on both sides."""
+    kinds = ("bf16", "bf16", "f32")
+    dots = [random_dot(number, kinds, 24) for number in range(first, first + 8)]
+    check_kernel(module_of(dots), "dot-mma", SMALL, fast=False, everywhere=False)
+
+
+def test_transposed_operands_of_bytes() -> None:
+    """Bytes are contracted along rows in shared memory, however they lie in memory."""
+    attributes = "lhs_contracting_dims={0}, rhs_contracting_dims={1}"
+    dots = [
+        (f"s32[40,33] dot(%0, %1), {attributes}", ["s8[64,40]", "s8[33,64]"]),
+        (f"s32[16,16] dot(%0, %1), {attributes}", ["s8[7,16]", "s8[16,7]"]),
+    ]
+    check(module_of(dots), {**SMALL, "k": 64})
+
+
+def shapes(kinds: tuple[str, str, str]) -> list[dict[str, int]]:
+    module = hloopt.parse(module_of([matrix_dot(kinds, 256, 256, 256)]))
+    (dot,) = (one for one in module.entry if one.opcode == "dot")
+    site = Site(region_of(dot), TARGET, Limits())
+    step = matrix_step_of(site.region, contraction_of(site))
+    assert not isinstance(step, str)
+    return shapes_of(site, step)
+
+
+LAYER = """HloModule layer
+
+f {
+  x = bf16[%(m)d,%(k)d] parameter(0)
+  w = bf16[%(n)d,%(k)d] parameter(1)
+  b = f32[%(n)d] parameter(2)
+  r = bf16[%(m)d,%(n)d] parameter(3)
+  product = f32[%(m)d,%(n)d] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  bias = f32[%(m)d,%(n)d] broadcast(b), dimensions={1}
+  sum = f32[%(m)d,%(n)d] add(product, bias)
+  gate = f32[%(m)d,%(n)d] logistic(sum)
+  active = f32[%(m)d,%(n)d] multiply(sum, gate)
+  wide = f32[%(m)d,%(n)d] convert(r)
+  total = f32[%(m)d,%(n)d] add(active, wide)
+  ROOT narrow = bf16[%(m)d,%(n)d] convert(total)
+}
+
+ENTRY main {
+  x = bf16[%(m)d,%(k)d] parameter(0)
+  w = bf16[%(n)d,%(k)d] parameter(1)
+  b = f32[%(n)d] parameter(2)
+  r = bf16[%(m)d,%(n)d] parameter(3)
+  ROOT y = bf16[%(m)d,%(n)d] fusion(x, w, b, r), kind=kCustom, calls=f
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "tile", shapes(("bf16", "bf16", "f32")), ids=lambda tile: str([*tile.values()])
+)
+def test_tiles_spill_no_registers(tile: dict[str, int]) -> None:
+    """Each tile that may be chosen, with a bias, an activation and a residual behind the product."""
+    text = LAYER % {"m": 1024, "n": 512, "k": 256}
+    compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 8})[2].text, DEVICES)
+
+
+@pytest.mark.parametrize("number", [0, 5, 11])
+def test_large_tiles(number: int) -> None:
+    """Tiles of several warps, of which each has several matrices, with edges."""
+    tile = {**shapes(("bf16", "bf16", "f32"))[number], "vector": 8}
+    sizes = {"m": tile["m"] + 1, "n": tile["n"] + 24, "k": 2 * tile["k"] + 8}
+    check_kernel(LAYER % sizes, "dot-mma", tile, fast=False, everywhere=False)
+
+
+FUSED = """HloModule fused
+
+f {
+  x = bf16[24,40] parameter(0)
+  q = s8[36,40] parameter(1)
+  s = bf16[36] parameter(2)
+  b = f32[36] parameter(3)
+  m = pred[24,40] parameter(4)
+  zero = bf16[] constant(0)
+  zeros = bf16[24,40] broadcast(zero), dimensions={}
+  masked = bf16[24,40] select(m, x, zeros)
+  weight = bf16[36,40] convert(q)
+  scales = bf16[36,40] broadcast(s), dimensions={0}
+  scaled = bf16[36,40] multiply(weight, scales)
+  turned = bf16[40,36] transpose(scaled), dimensions={1,0}
+  product = f32[24,36] dot(masked, turned), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  bias = f32[24,36] broadcast(b), dimensions={1}
+  sum = f32[24,36] add(product, bias)
+  gate = f32[24,36] tanh(sum)
+  narrow = bf16[24,36] convert(gate)
+  split = bf16[4,6,36] reshape(narrow)
+  across = bf16[36,4,6] transpose(split), dimensions={2,0,1}
+  ROOT both = (bf16[36,4,6], f32[24,36]) tuple(across, sum)
+}
+
+ENTRY main {
+  x = bf16[24,40] parameter(0)
+  q = s8[36,40] parameter(1)
+  s = bf16[36] parameter(2)
+  b = f32[36] parameter(3)
+  m = pred[24,40] parameter(4)
+  ROOT y = (bf16[36,4,6], f32[24,36]) fusion(x, q, s, b, m), kind=kCustom, calls=f
+}
+"""
+
+
+def test_prologue_and_epilogue() -> None:
+    """A mask and weights of bytes with scales in front, a bias and two results of other shapes behind."""
+    text = check(FUSED, SMALL)
+    assert text.count("multiply_m16n8k16_bf16(") == 2  # its definition, and one call
+    assert "copy_async<16>(" not in text
+
+
+WIDENED = """HloModule widened
+
+f {
+  x = bf16[3,64,32] parameter(0)
+  w = bf16[32,24] parameter(1)
+  c = f32[3,64,32] convert(x)
+  t = f32[3,32,64] transpose(c), dimensions={0,2,1}
+  v = f32[3,32,24] broadcast(u), dimensions={1,2}
+  ROOT p = f32[3,64,24] dot(t, v), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}
+}
+
+ENTRY main {
+  x = bf16[3,64,32] parameter(0)
+  w = bf16[32,24] parameter(1)
+  ROOT y = f32[3,64,24] fusion(x, w), kind=kCustom, calls=f
+}
+""".replace("  v = ", "  u = f32[32,24] convert(w)\n  v = ")
+
+
+def test_wide_operands_with_narrow_values_are_copied() -> None:
+    """An f32 that was bf16 is one; transposes and broadcasts are ways through memory."""
+    text = check(WIDENED, SMALL)
+    assert text.count("copy_async<16>(&") == 2
+    assert "pack_bf16(" not in text
+
+
+def test_special_values() -> None:
+    """NaN and infinities go where they belong, also from the edge of a tile."""
+    text = module_of([matrix_dot(("bf16", "bf16", "f32"), 33, 40, 17)])
+    lhs, rhs = (np.array(one) for one in generate(hloopt.parse(text), 3))
+    lhs[32, 39], lhs[0, 0], rhs[5, 16], rhs[6, 3] = np.nan, np.inf, -np.inf, 3e38
+    check_kernel(text, "dot-mma", SMALL, inputs=[lhs, rhs], everywhere=False)
+
+
+# ---- tiles in shared memory ---------------------------------------------------------------------------------------
+
+
+def conflicts(places: list[int]) -> int:
+    """How often the busiest of 32 banks of 4 bytes is met by 8 threads that access 16 bytes each, at once."""
+    banks = [0] * 32
+    for place in places:
+        for word in range(4):
+            banks[(4 * place + word) % 32] += 1
+    return max(banks)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 4, 8, 16, 32])
+def test_no_two_threads_meet_in_a_bank(chunks: int) -> None:
+    """Eight rows of a matrix at any chunk, and eight chunks that follow each other, are in eight groups of banks."""
+    layout = TileLayout(along_k=True, rows=64, chunks=chunks, each=8)
+    every = [layout.place(row, chunk) for row in range(64) for chunk in range(chunks)]
+    assert sorted(every) == list(range(64 * chunks))
+    for row in range(0, 64, 8):
+        for chunk in range(chunks):
+            assert conflicts([layout.place(row + at, chunk) for at in range(8)]) == 1
+    for first in range(0, 64 * chunks, 8):
+        assert conflicts(every[first : first + 8]) == 1
+
+
+def test_plain_rows_would_meet() -> None:
+    """The count finds what the turned rows avoid."""
+    assert conflicts([row * 8 for row in range(8)]) == 8
+    assert conflicts([row * 4 for row in range(8)]) == 4
+
+
+# ---- where it fits, and what may be asked --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kinds", "target", "words"),
+    [
+        (("f32", "f32", "f32"), "h200", "no matrix unit multiplies f32 without rounding"),
+        (("bf16", "f16", "f32"), "h200", "no matrix unit multiplies bf16 and f16"),
+        (("u8", "s8", "s32"), "h200", "no matrix unit multiplies u8 and s8"),
+        (("bf16", "bf16", "f64"), "h200", "bf16 are multiplied as f64"),
+        (("s8", "s8", "s64"), "h200", "s8 are multiplied as s64"),
+        (("bf16", "bf16", "f32"), "t4", "need compute capability 8.0; "),
+    ],
+)
+def test_refusals(kinds: tuple[str, str, str], target: str, words: str) -> None:
+    """A product that would be rounded otherwise than asked, or a device without such units."""
+    module = hloopt.parse(module_of([matrix_dot(kinds, 64, 64, 64)]))
+    (dot,) = (one for one in module.entry if one.opcode == "dot")
+    verdict = find_kernel("dot-mma").fits(Site(region_of(dot), find_target(target), Limits()))
+    assert not verdict
+    assert words in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"warp_m": 8}, "warp_m=8; it is a multiple of 16"),
+        ({"warp_n": 24}, "warp_n=24; it is a multiple of 16"),
+        ({"m": 48}, "m=48; it is a power of two"),
+        ({"k": 8}, "k=8; it is a power of two, at least 16"),
+        ({"stages": 1}, "stages=1; it is at least 2"),
+        ({"m": 16, "warp_m": 32}, "m=16 is not a multiple of warp_m=32"),
+        ({"m": 1024, "n": 512}, "threads; a block has at most 1024"),
+        ({"m": 256, "n": 256, "k": 128, "warp_m": 64, "warp_n": 64}, "a block has 232448"),
+        ({"vector": 3}, "vector=3; it is 1, 2, 4, 8 or 16"),
+    ],
+)
+def test_tiles_that_cannot_be(change: dict[str, int], words: str) -> None:
+    """Each has its reason."""
+    text = module_of([matrix_dot(("bf16", "bf16", "f32"), 64, 64, 64)])
+    with pytest.raises(UsageError, match=words):
+        planned(text, "dot-mma", {**SMALL, **change})
+
+
+def test_copies_take_whole_chunks_only() -> None:
+    """An operand whose rows are no multiple of 16 bytes is read by elements."""
+    for k, copies in ((64, True), (60, False)):
+        text = module_of([matrix_dot(("bf16", "bf16", "f32"), 64, k, 60)])
+        _, plan, program = planned(text, "dot-mma", SMALL)
+        assert [step.spec.kernel for step in kernel_steps(plan.steps)] == ["dot-mma"]
+        assert ("copy_async<16>(&lhs_tile" in program.text) is copies
+        assert "copy_async<16>(&rhs_tile" not in program.text
