@@ -62,7 +62,8 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
     # The rows that all cores have at once lie in the second-level cache meanwhile.
     at_once = min(rows, min(blocks, times.target.cores) * max(1, 256 // threads))
     each = sum(size for one, size in _read_once(fusion, needs).items() if size >= rows * minor)
-    cached = each // rows * at_once <= times.target.l2_size
+    # Each pass goes back the way the one before came: what was read last is still there.
+    cached = min(1.0, times.target.l2_size / max(1, each // rows * at_once))
     total, read = 0, 0.0
     for operand, size in _read_once(fusion, needs).items():
         elements = operand.array.elements if isinstance(operand.shape, ArrayShape) else 0
@@ -74,8 +75,9 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
             repeated = again * size
         total += size + repeated
         read += times.read(operand.shape, size, blocks, coalesced=True)
-        if repeated and elements == rows * minor and cached:
-            read += repeated / (times.target.memory_bandwidth * L2_SPEEDUP) * 1e9
+        if repeated and elements == rows * minor:
+            slowness = cached / L2_SPEEDUP + 1 - cached
+            read += repeated * slowness / times.target.memory_bandwidth * 1e9
         elif repeated:
             every = times.read(operand.shape, size + repeated, blocks, coalesced=True)
             read += every - times.read(operand.shape, size, blocks, coalesced=True)
@@ -162,6 +164,8 @@ def _phases(body: Computation, full: int) -> dict[Instruction, set[int]]:
         above = max((levels[operand] for operand in inner.operands), default=0)
         levels[inner] = above + (inner.opcode == "reduce")
     last = max(levels.values(), default=0)
+    root = body.root
+    written = set(root.operands if root.opcode == "tuple" else (root,))
     found: dict[Instruction, set[int]] = {}
     for inner in reversed(list(body)):
         if not isinstance(inner.shape, ArrayShape) or inner.shape.elements != full:
@@ -171,6 +175,6 @@ def _phases(body: Computation, full: int) -> dict[Instruction, set[int]]:
             if user.opcode == "reduce":
                 own.add(levels[user] - 1)
             own |= found.get(user, set())
-        if inner.is_root or any(user is body.root for user in inner.users):
+        if inner in written:
             own.add(last)
     return found

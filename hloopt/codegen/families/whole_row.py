@@ -265,6 +265,9 @@ class _Rows:
             # Arrays are registers only where every subscript is a constant.
             indexed = self.arrays or self.sums or self.phases.picks
             step = blocks.enter_context(e.counting(0, steps, "step", unroll=0 if indexed else None))
+            if phase % 2 and not f.tile["keep"]:
+                # Back again: what was read last is nearest.
+                step = Index(steps - 1) - step
             at = e.symbol(step * threads + self.lane, "at", 0, steps * threads - 1)
             at = blocks.enter_context(guarded(f, at, vectors))
             first = self.inside * self.phases.minor + at * self.vector
