@@ -10,10 +10,12 @@ counts reads and writes the same way (``block_level``); arithmetic is that of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Final
 
 from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import elements_demanded
+from hloopt.analysis.online_sums import merged_with_next
 from hloopt.analysis.reduction import WARP_SIZE, reduction_dims
 from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS, DeviceTimes
 from hloopt.cost_models.instructions import FOLDS_RUNNING, issued_ns
@@ -56,31 +58,13 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
         return None
     threads = min(_MOST_THREADS, -(-minor // (_ELEMENTS * WARP_SIZE)) * WARP_SIZE)
     blocks = max(1, rows // max(1, 256 // threads))
-    phases, needs = _phases(body, rows * minor), elements_demanded(body)
-    passes = len(set().union(*phases.values()))
-    again = 0 if minor <= _KEPT * _MOST_THREADS else passes - 1
-    # The rows that all cores have at once lie in the second-level cache meanwhile.
+    kept = minor <= _KEPT * _MOST_THREADS
+    phases, needs = _phases(body, rows * minor, online=not kept), elements_demanded(body)
+    again = 0 if kept else len(set().union(*phases.values())) - 1
     at_once = min(rows, min(blocks, times.target.cores) * max(1, 256 // threads))
-    each = sum(size for one, size in _read_once(fusion, needs).items() if size >= rows * minor)
-    # Each pass goes back the way the one before came: what was read last is still there.
-    cached = min(1.0, times.target.l2_size / max(1, each // rows * at_once))
-    total, read = 0, 0.0
-    for operand, size in _read_once(fusion, needs).items():
-        elements = operand.array.elements if isinstance(operand.shape, ArrayShape) else 0
-        repeated = 0
-        if 1 < elements < rows * minor and elements != rows:
-            # One for each place of a row: the blocks read it again and again.
-            repeated = rows * minor * size // elements - size
-        elif elements == rows * minor:
-            repeated = again * size
-        total += size + repeated
-        read += times.read(operand.shape, size, blocks, coalesced=True)
-        if repeated and elements == rows * minor:
-            slowness = cached / L2_SPEEDUP + 1 - cached
-            read += repeated * slowness / times.target.memory_bandwidth * 1e9
-        elif repeated:
-            every = times.read(operand.shape, size + repeated, blocks, coalesced=True)
-            read += every - times.read(operand.shape, size, blocks, coalesced=True)
+    total, read = _reading(
+        _read_once(fusion, needs), (rows, minor), (again, at_once), (blocks, times)
+    )
     written = sum(leaf.byte_size for leaf in leaves(fusion.shape))
     write = times.write(written)
     partial = (
@@ -109,6 +93,41 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
         blocks,
         max(threads, 256),
     )
+
+
+def _reading(
+    needed: Mapping[Instruction, int],
+    form: tuple[int, int],
+    repeats: tuple[int, int],
+    device: tuple[int, DeviceTimes],
+) -> tuple[int, float]:
+    """Bytes and nanoseconds of reading ``needed`` bytes of the operands, by rows and elements of each.
+
+    ``repeats`` are how often a row is read once more, and how many rows all cores have at once; ``device`` the
+    blocks and its times.
+    """
+    (rows, minor), (again, at_once), (blocks, times) = form, repeats, device
+    each = sum(size for size in needed.values() if size >= rows * minor)
+    # Each pass goes back the way the one before came: what was read last is in the second-level cache.
+    cached = min(1.0, times.target.l2_size / max(1, each // rows * at_once))
+    total, read = 0, 0.0
+    for operand, size in needed.items():
+        elements = operand.array.elements if isinstance(operand.shape, ArrayShape) else 0
+        repeated = 0
+        if 1 < elements < rows * minor and elements != rows:
+            # One for each place of a row: the blocks read it again and again.
+            repeated = rows * minor * size // elements - size
+        elif elements == rows * minor:
+            repeated = again * size
+        total += size + repeated
+        read += times.read(operand.shape, size, blocks, coalesced=True)
+        if repeated and elements == rows * minor:
+            slowness = cached / L2_SPEEDUP + 1 - cached
+            read += repeated * slowness / times.target.memory_bandwidth * 1e9
+        elif repeated:
+            every = times.read(operand.shape, size + repeated, blocks, coalesced=True)
+            read += every - times.read(operand.shape, size, blocks, coalesced=True)
+    return total, read
 
 
 def _read_once(fusion: Instruction, needs: Mapping[Instruction, int]) -> dict[Instruction, int]:
@@ -157,12 +176,28 @@ def _columns(body: Computation, rows: int, minor: int) -> int:
     return found
 
 
-def _phases(body: Computation, full: int) -> dict[Instruction, set[int]]:
-    """The passes over a row in which an op with an element a place is needed: for reductions, for results."""
+def _merge_levels(levels: dict[Instruction, int]) -> None:
+    """Let sums that are made together with their rows' maxima have these ones' level."""
+    heroes: list[list[Instruction]] = [[] for _ in range(max(levels.values(), default=0))]
+    for inner, level in levels.items():
+        if inner.opcode == "reduce":
+            heroes[level - 1].append(inner)
+    earlier = [0, 0, *accumulate(merged_with_next(heroes))]
+    for inner, level in levels.items():
+        levels[inner] = level - earlier[level]
+
+
+def _phases(body: Computation, full: int, *, online: bool) -> dict[Instruction, set[int]]:
+    """The passes over a row in which an op with an element a place is needed: for reductions, for results.
+
+    ``online`` where rows are read again in each.
+    """
     levels: dict[Instruction, int] = {}
     for inner in body:
         above = max((levels[operand] for operand in inner.operands), default=0)
         levels[inner] = above + (inner.opcode == "reduce")
+    if online:
+        _merge_levels(levels)
     last = max(levels.values(), default=0)
     root = body.root
     written = set(root.operands if root.opcode == "tuple" else (root,))

@@ -22,6 +22,7 @@ from hloopt.codegen.families.folding import (
 )
 from hloopt.codegen.families.loop import store_run
 from hloopt.codegen.families.picking import Picking
+from hloopt.codegen.families.running_sums import RunningSum
 from hloopt.codegen.families.sweeping import first_of, guarded, warps_to_shared
 from hloopt.codegen.reducer import ReducerCode
 from hloopt.codegen.writer import FunctionWriter
@@ -30,7 +31,7 @@ from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below, eq
 from hloopt.kernels.families.row_phases import RowPhases, whole_rows
 from hloopt.kernels.families.sweeps import WARP
-from hloopt.kernels.families.whole_row import COLUMNS, groups_of, steps_of
+from hloopt.kernels.families.whole_row import COLUMNS, groups_of, merged_phases, steps_of
 
 __all__ = ["EMITTERS"]
 
@@ -71,12 +72,22 @@ def _one_row(
     writer = _Rows(f, phases, row, inside, lane, sums)
     for instruction in phases.given:
         e.value(instruction, delinearize(inside, instruction.array.dims))
+    together = merged_phases(phases, f.tile)
     for number, heroes in enumerate(phases.heroes):
+        if number and together[number - 1]:
+            continue
         folds = [begin(e, hero) for hero in heroes]
-        writer.reduce(number, folds)
+        along = phases.heroes[number + 1] if together[number] else ()
+        running = [RunningSum.begin(e, hero, inside) for hero in along]
+        writer.reduce(number, folds, running)
         for fold in writer.exchange(folds):
             finish(e, fold, inside)
-        for instruction in phases.per_row[number]:
+        for one in running:
+            one.settle(e)
+        for fold in writer.exchange([one.fold for one in running]) if running else ():
+            finish(e, fold, inside)
+        after = phases.per_row[number + 1] if running else ()
+        for instruction in (*phases.per_row[number], *after):
             e.value(instruction, delinearize(inside, instruction.array.dims))
     if phases.full or phases.columns:
         writer.store_places()
@@ -167,8 +178,13 @@ class _Rows:
         """Neighbours a thread reads at once."""
         return self.f.tile["vector"]
 
-    def reduce(self, phase: int, folds: Sequence[ThreadFold]) -> None:
-        """Take the thread's elements in, and keep what later phases read."""
+    def reduce(
+        self, phase: int, folds: Sequence[ThreadFold], sums: Sequence[RunningSum] = ()
+    ) -> None:
+        """Take the thread's elements in, and keep what later phases read.
+
+        ``sums`` are those of the next phase that go along.
+        """
         e = self.f.elements
         kept = self._declare(phase)
         with self.places(phase) as (step, first):
@@ -185,6 +201,8 @@ class _Rows:
                     e.scope.set(self.arrays[instruction][step * self.vector + lane], value)
             for fold, values, holds in taken:
                 take(e, fold, values, holds=holds)
+            for running in sums:
+                running.take(e, folds, first, self.vector)
 
     def exchange(self, folds: Sequence[ThreadFold]) -> list[ThreadFold]:
         """Accumulators of the whole row, in all of its threads."""

@@ -1,7 +1,8 @@
 """Whole rows: softmax, norms and their gradients, read once and written once.
 
 One block, one warp or a part of a warp has a row.  It reduces, broadcasts what it found, and traverses the row
-again, with what it has computed before in registers where they suffice.
+again, with what it has computed before in registers where they suffice.  Longer rows are read again each time,
+but a sum of exponentials is made together with the maximum that is taken off.
 
 Where there are sums over the rows, too, as in the gradients of norms, a block has many rows, one after the
 other.  Its threads add up the places that they have of each, and leave partial results in scratch memory; a
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from hloopt.analysis.online_sums import merged_with_next
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import accumulator_types, operands_of, plain_reducer
@@ -30,7 +32,7 @@ from hloopt.kernels.spec import (
     written,
 )
 
-__all__ = ["COLUMNS", "KERNELS", "groups_of", "steps_of"]
+__all__ = ["COLUMNS", "KERNELS", "groups_of", "merged_phases", "steps_of"]
 
 COLUMNS = "_columns"
 """The launch that adds up what blocks have of the columns."""
@@ -50,6 +52,11 @@ _RESIDENT = 768
 def steps_of(phases: RowPhases, tile: Tile) -> int:
     """How many vectors each thread of a row reads to traverse it once."""
     return -(-phases.minor // (tile["threads"] * tile["vector"]))
+
+
+def merged_phases(phases: RowPhases, tile: Tile) -> list[bool]:
+    """Whether a pass over the rows makes the next phase, too: where rows are read again in each."""
+    return [False] * len(phases.heroes) if tile["keep"] else merged_with_next(phases.heroes)
 
 
 def groups_of(phases: RowPhases, tile: Tile) -> int:
@@ -229,7 +236,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 def _efficiency(site: Site, spec: KernelSpec) -> Efficiency:
     if spec.tile["keep"]:
         return Efficiency()
-    passes = whole_rows(site.region).passes
+    phases = whole_rows(site.region)
+    passes = phases.passes - sum(merged_phases(phases, spec.tile))
     return Efficiency(repeats=passes, reason=f"rows are read again in each of {passes} passes")
 
 
