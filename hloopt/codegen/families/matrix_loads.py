@@ -31,6 +31,7 @@ from hloopt.kernels.families.matrix_tiling import (
     TileLayout,
     exact_dtype,
 )
+from hloopt.ops.traits import op_table
 from hloopt.types import DType, dtype
 
 __all__ = ["TileLoad", "chunk_place"]
@@ -271,14 +272,14 @@ def _spread(instruction: Instruction, index: Indices) -> Indices:
     return tuple(index[dimension] for dimension in instruction.attributes.get("dimensions", ()))
 
 
-_MOVES: Final[Mapping[str, Callable[[Instruction, Indices], Indices]]] = {
+_MOVES: Final[Mapping[str, Callable[[Instruction, Indices], Indices]]] = op_table({
     "convert": _same,
     "copy": _same,
     "transpose": _turned,
     "reshape": _reshaped,
     "bitcast": _bitcast,
     "broadcast": _spread,
-}
+}, otherwise="is computed by elements")  # fmt: skip
 """Where the element of an operand is that an op gives its own one from."""
 
 
