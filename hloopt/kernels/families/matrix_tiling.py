@@ -17,6 +17,7 @@ from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.dot_tiling import oriented
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.spec import Tile
+from hloopt.ops.traits import REARRANGING
 from hloopt.types import DType
 
 __all__ = [
@@ -48,9 +49,7 @@ _EXACT: Final[Mapping[str, frozenset[str]]] = {
 }
 """The types whose numbers the operands of a matrix unit have exactly."""
 _DEPTHS: Final = {"f16": 16, "bf16": 16, "s8": 32}
-_KEEPING: Final = frozenset(
-    {"convert", "transpose", "reshape", "broadcast", "copy", "slice", "reverse"}
-)
+_KEEPING: Final = REARRANGING - {"bitcast"} | {"convert"}
 
 # Bytes of k in shared memory: rows of 64 and of 128 bytes; m, n, and those of a warp; stages.
 _SHAPES: Final = (
