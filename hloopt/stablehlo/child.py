@@ -30,6 +30,7 @@ _NAMED = re.compile(r'loc\("((?:[^"\\]|\\.)*)"(?:\(|\)$)')
 _TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)(.*)>")
 _RESOURCE = re.compile(r"dense_resource<\"?([^\">]*)\"?> : (.*)", re.DOTALL)
 _BLOB = re.compile(r'"?([\w.\-$/:]+)"?: "0x([0-9A-Fa-f]*)"')
+_DIALECTS = ("builtin", "func", "stablehlo", "chlo", "sdy", "mhlo", "vhlo", "arith")
 _ALIGNMENT = 8  # digits in front of a blob's elements
 
 
@@ -83,16 +84,37 @@ class Converter:
                 if f"mhlo.num_{name}" in attributes
             }
             is_open = any("?" in one["type"] and "bounds" not in one["type"] for one in arguments)
-            if sizes or is_open:
-                code = self._refined(module, main, arguments, sizes)
-            else:
-                self._put_resources_in_line(module, data if is_text else b"")
-                code = _bytecode(module)
-        computation = self.xla.mlir_module_to_xla_computation(
-            code, use_tuple_args=False, return_tuple=False
-        )
-        found = {"arguments": arguments, **counts}
-        return found, computation.as_serialized_hlo_module_proto()
+            foreign = self._foreign(module)
+            try:
+                if sizes or is_open:
+                    code = self._refined(module, main, arguments, sizes)
+                else:
+                    self._put_resources_in_line(module, data if is_text else b"")
+                    code = _bytecode(module)
+                computation = self.xla.mlir_module_to_xla_computation(
+                    code, use_tuple_args=False, return_tuple=False
+                )
+            except Refused:
+                raise
+            except Exception as error:
+                raise foreign or error from error
+        return {"arguments": arguments, **counts}, computation.as_serialized_hlo_module_proto()
+
+    def _foreign(self, module: Any) -> Refused | None:
+        """What is wrong with the first op that is none of StableHLO's, where XLA cannot read it."""
+        found: list[Refused] = []
+
+        def visit(op: Any) -> Any:
+            if op.name.partition(".")[0] in _DIALECTS:
+                return self.ir.WalkResult.ADVANCE
+            why = f"{op.name} is no op of StableHLO, and XLA does not take it here"
+            if op.name.partition(".")[0] in ("shape", "tensor"):
+                why += "; torch-mlir computes open sizes so: fix them where the program is exported"
+            found.append(Refused(why, str(op.location)))
+            return self.ir.WalkResult.INTERRUPT
+
+        module.operation.walk(visit)
+        return found[0] if found else None
 
     def _parsed(self, data: bytes, is_text: bool) -> Any:
         if not is_text:
@@ -252,7 +274,10 @@ def _sized(arguments: list[dict[str, Any]], sizes: dict[str, list[int]]) -> list
         types.append(f"tensor<{''.join(f'{size}x' for size in dims)}{match[2]}>")
     if rest:
         known = ", ".join(one["name"] or str(number) for number, one in enumerate(arguments))
-        raise Refused(f"there is no argument {next(iter(rest))}; there are: {known}", kind="usage")
+        how = "" if all(one["name"] for one in arguments) else " (those without a name by number)"
+        raise Refused(
+            f"there is no argument {next(iter(rest))}; there are: {known}{how}", kind="usage"
+        )
     if any("?" in one for one in types):
         raise Refused("sizes are open", kind="open", arguments=arguments, types=types)
     return types

@@ -59,8 +59,7 @@ def _compiled(
             "one for each size",
             stacklevel=2,
         )
-        forward: Callable[..., list[Any]] = graph.forward
-        return forward
+        return _boxed(graph.forward)
     kept, given = _without_others(graph)
     text = lowering().of_graph(kept)
     module = hloopt.optimize(hloopt.read(text, name="<torch.compile>"), pipeline)
@@ -70,7 +69,20 @@ def _compiled(
         found = iter(program.run([array_of(one) for one in tensors]))
         return [tensor_of(next(found)) if one is _TENSOR else one for one in given]
 
-    return run
+    return _boxed(run)
+
+
+def _boxed(function: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """As torch calls it: with a list, from which arguments are taken so that they may be freed."""
+
+    def call(arguments: list[Any]) -> list[Any]:
+        given = arguments.copy()
+        arguments.clear()
+        return function(*given)
+
+    made: Any = call
+    made._boxed_call = True
+    return call
 
 
 def _without_others(graph: Any) -> tuple[Any, list[Any]]:

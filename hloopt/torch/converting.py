@@ -95,14 +95,14 @@ def convert(
     Parameters and buffers become parameters, by ``torch.func.functional_call``; tensors among the arguments,
     however nested, too; other arguments are constants of the program.  Sizes are those of the example.  The
     module is left as it is, in the mode (training or evaluation) that it has.  An exported program without
-    ``args`` takes its own example.
+    ``args`` takes its own example, and has to have arguments where its sizes are open (``dynamic_shapes``).
 
     Raises ``DeviceError`` where torch-mlir is not installed, ``UnsupportedError`` for what it cannot convert
-    and for an exported program with open sizes (``dynamic_shapes``), and what ``torch.export`` raises.
+    and for open sizes that nothing fixes, and what ``torch.export`` raises.
     """
     if isinstance(module, torch.export.ExportedProgram):
-        _refuse_open_sizes(module)
         if not args and not kwargs and module.example_inputs is not None:
+            _refuse_open_sizes(module)
             args, kwargs = module.example_inputs
         module = module.module()
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -135,8 +135,8 @@ def _refuse_open_sizes(program: Any) -> None:
         for dimension, size in enumerate(value.shape):
             if not isinstance(size, int):
                 raise UnsupportedError(
-                    f"dimension {dimension} of argument '{node.name}' is open ({size}): export it without "
-                    "dynamic_shapes, once for each size",
+                    f"dimension {dimension} of argument '{node.name}' is open ({size}): give arguments of the "
+                    "size that it is to have",
                     name="<torch>",
                 )
 

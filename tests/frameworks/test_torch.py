@@ -107,6 +107,7 @@ def test_torch_compile_gives_the_same_results_and_gradients(name: str) -> None:
     module, args = CASES[name]
     torch._dynamo.reset()
     fast = torch.compile(module, backend=ht.backend)
+    warnings.simplefilter("error", UserWarning)  # AOTAutograd's: arguments come in a list
     allowed = 2e-2 if "bf16" in name else 1e-4
     for one, other in zip(_with_gradients(fast, args), _with_gradients(module, args), strict=True):
         torch.testing.assert_close(one, other, rtol=allowed, atol=allowed)
@@ -136,6 +137,11 @@ def test_an_exported_program_with_open_sizes_is_refused_by_name() -> None:
     program = torch.export.export(torch.nn.Linear(4, 2), args, dynamic_shapes=shapes)
     with pytest.raises(UnsupportedError, match="dimension 0 of argument 'input' is open"):
         ht.convert(program)
+    given = torch.arange(12.0).reshape(3, 4)
+    model = ht.convert(program, (given,))
+    assert model.module.entry.parameter_shapes[-1].dims == (3, 4)
+    (found,) = hloopt.evaluate(model.module, model.arrays)
+    np.testing.assert_allclose(found, program.module()(given).detach(), atol=1e-5)
     assert ht.convert(torch.export.export(torch.nn.Linear(4, 2), args)).expected is not None
 
 

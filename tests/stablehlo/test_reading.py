@@ -40,6 +40,15 @@ OPEN = """module @square {
   }
 }
 """
+SHAPES = """module {
+  func.func @main(%arg0: tensor<?x8xf32>) -> tensor<?x8xf32> {
+    %0 = shape.shape_of %arg0 : tensor<?x8xf32> -> tensor<2xindex>
+    %1 = stablehlo.constant dense<1.0> : tensor<f32>
+    %2 = stablehlo.dynamic_broadcast_in_dim %1, %0, dims = [] : (tensor<f32>, tensor<2xindex>) -> tensor<?x8xf32>
+    return %2 : tensor<?x8xf32>
+  }
+}
+"""
 MESH = """module @spread attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 2 : i32} {
   sdy.mesh @mesh = <["a"=4]>
   func.func public @main(%arg0: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"a"}]>}) -> tensor<8xf32> {
@@ -336,3 +345,17 @@ def test_a_conversion_is_kept_by_its_content(
 def test_the_named_python_is_asked() -> None:
     """The tests rest on it."""
     assert os.environ.get("HLOOPT_XLA_PYTHON", sys.executable) == python()
+
+
+@needs_jaxlib
+def test_sizes_computed_by_another_dialect_are_named(tmp_path: Path) -> None:
+    """As torch-mlir does; jaxlib alone says that it cannot parse the module."""
+    path = tmp_path / "open.mlir"
+    path.write_text(SHAPES)
+    result = invoke("run", str(path), "--shape", "0=f32[2,8]")
+    assert result.exit_code == 3
+    assert "open.mlir:3:10: error: shape.shape_of is no op of StableHLO" in result.stderr
+    assert "fix them where the program is exported" in result.stderr
+    result = invoke("run", str(path), "--shape", "arg0=f32[2,8]")
+    assert result.exit_code == 2
+    assert "there are: 0 (those without a name by number)" in result.stderr
