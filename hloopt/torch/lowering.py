@@ -9,21 +9,16 @@ from typing import Any, Final
 from torch._dynamo.backends.common import aot_autograd
 from torch_mlir import fx, ir
 from torch_mlir.dialects.torch import register_dialect
-from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import FxImporter
 
 from hloopt.errors import UnsupportedError
+from hloopt.torch.decompositions import decompositions
 
 __all__ = ["aot_autograd", "decompositions", "of_graph", "of_program"]
 
 _OPERATOR: Final = re.compile(r'name = "(torch\.[^"]+)"')
 _OPERATION: Final = re.compile(r"operation '([^']+)'")
 _PLACE: Final = re.compile(r'"([^"]+)":(\d+):(\d+)')
-
-
-def decompositions() -> Any:
-    """What torch takes apart before torch-mlir sees it."""
-    return get_decomposition_table()
 
 
 def of_program(program: Any, names: Sequence[str]) -> str:
@@ -78,7 +73,9 @@ def _unsupported(problems: Sequence[tuple[str, str]], error: Exception) -> Unsup
     if not problems:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         return UnsupportedError(f"torch-mlir does not convert it: {reason[0]}", name="<torch>")
-    message, location = problems[0]
+    # What is left of arguments that are numbers is of no help.
+    shown = [one for one in problems if "'torch.constant" not in one[0]]
+    message, location = (shown or problems)[0]
     called = _OPERATOR.search(message) or _OPERATION.search(message)
     what = f"torch-mlir has no StableHLO for {called[1]}" if called else message.partition(": %")[0]
     place = _PLACE.search(location)

@@ -120,6 +120,36 @@ def _with_gradients(module, args):
     return [one.detach() for one in results] + [one.grad.clone() for one in module.parameters()]
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 2])
+def test_bags_of_embeddings(mode: str, padding: int | None) -> None:
+    """With an empty bag, one of padding alone, and a row that is infinite; and their gradient."""
+    bags = torch.nn.EmbeddingBag(11, 5, mode=mode, padding_idx=padding)
+    with torch.no_grad():
+        bags.weight[7] = torch.inf
+    args = (torch.tensor([1, 2, 3, 2, 2, 5, 6, 1, 1]), torch.tensor([0, 3, 3, 5]))
+    model = ht.convert(bags, args)
+    (found,) = hloopt.evaluate(model.module, model.arrays)
+    np.testing.assert_allclose(found, model.expected[0], atol=1e-6)
+    torch._dynamo.reset()
+    fast = torch.compile(bags, backend=ht.backend)
+    for one, other in zip(_with_gradients(fast, args), _with_gradients(bags, args), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_what_torch_mlir_lacks_is_taken_apart() -> None:
+    class Parts(torch.nn.Module):
+        def forward(self, x):
+            larger = torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest")
+            whole = (x * 9).int()
+            return larger, torch.cumprod(x, -1), torch.cumprod(whole, 0), torch.cumprod(x.sum(), 0)
+
+    model = ht.convert(Parts(), (torch.randn(2, 3, 5, 7),))
+    for one, other in zip(hloopt.evaluate(model.module, model.arrays), model.expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_open_sizes_are_left_to_torch_with_a_warning() -> None:
     torch._dynamo.reset()
     fast = torch.compile(lambda x: x.sin() + x.shape[0], backend=ht.backend, dynamic=True)

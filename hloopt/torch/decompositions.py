@@ -1,0 +1,118 @@
+"""Ops of ATen that torch-mlir has no StableHLO for, in terms of others: torch's own ways, and a few of ours."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch._decomp import get_decompositions
+from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+__all__ = ["decompositions"]
+
+_aten: Final = torch.ops.aten
+_OF_TORCH: Final = (
+    _aten.bucketize,
+    _aten.unfold,
+    _aten.upsample_nearest1d.vec,
+    _aten.upsample_nearest2d.vec,
+)
+_MODES: Final = ("sum", "mean", "max")
+
+
+def decompositions() -> Any:
+    """What torch takes apart before torch-mlir sees it."""
+    return {
+        **get_decomposition_table(),
+        **get_decompositions(_OF_TORCH),
+        _aten.cumprod.default: _cumprod,
+        _aten._embedding_bag.default: _embedding_bag,
+        _aten._embedding_bag_forward_only.default: _embedding_bag,
+        _aten._embedding_bag_backward.default: _embedding_bag_gradient,
+    }
+
+
+def _cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Products of ever longer runs: of 2, 4, 8 ... elements."""
+    if dtype is None:
+        dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
+    found = x.to(dtype)
+    if not x.ndim:
+        return found
+    step = 1
+    while step < x.shape[dim]:
+        kept = found.narrow(dim, 0, step)
+        length = x.shape[dim] - step
+        longer = found.narrow(dim, step, length) * found.narrow(dim, 0, length)
+        found, step = torch.cat([kept, longer], dim), 2 * step
+    return found
+
+
+def _embedding_bag(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Any, Any, Any, Any]:
+    """Rows of ``weight`` summed, averaged or their maximum, by bags; and what its gradient needs.
+
+    ``offsets`` say where each bag begins in ``indices``; rows of ``padding_idx`` count for nothing.
+    """
+    del scale_grad_by_freq, sparse
+    bags = offsets.shape[0] - int(include_last_offset)
+    places = torch.arange(indices.shape[0], device=indices.device)
+    ends = torch.cat([offsets[1:bags], indices.new_full((1,), indices.shape[0])])
+    inside = (places >= offsets[:bags, None]) & (places < ends[:, None])
+    real = inside if padding_idx < 0 else inside & (indices != padding_idx)
+    sizes = real.sum(1)
+    rows, chosen = weight[indices], real[:, :, None]
+    bag = (inside * torch.arange(bags, device=indices.device)[:, None]).sum(0)
+    if _MODES[mode] == "max":
+        bounded = torch.where(chosen, rows, -torch.inf)
+        found = torch.where(sizes[:, None] > 0, bounded.amax(1), 0.0).to(weight.dtype)
+        return found, bag, sizes, indices[bounded.argmax(1)]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    # A product with ones and zeros would spread what is infinite in other bags.
+    found = torch.where(chosen, rows, 0.0).sum(1)
+    if _MODES[mode] == "mean":
+        found = found / sizes.clamp(min=1)[:, None].to(rows.dtype)
+    return found, bag, sizes, sizes
+
+
+def _embedding_bag_gradient(
+    gradient: Any,
+    indices: Any,
+    offsets: Any,
+    bag: Any,
+    sizes: Any,
+    largest: Any,
+    rows: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Any = None,
+    padding_idx: int = -1,
+) -> Any:
+    """The gradient of ``weight``, which has so many rows, from that of the bags."""
+    del offsets, sparse
+    zeros = gradient.new_zeros((rows, gradient.shape[1]))
+    if _MODES[mode] == "max":
+        given = torch.where(sizes[:, None] > 0, gradient, 0.0)
+        return zeros.scatter_add(0, largest, given)
+    given = gradient[bag]
+    if _MODES[mode] == "mean":
+        given = given / sizes.clamp(min=1)[bag][:, None].to(given.dtype)
+    if per_sample_weights is not None:
+        given = given * per_sample_weights[:, None]
+    if padding_idx >= 0:
+        given = torch.where((indices != padding_idx)[:, None], given, 0.0)
+    if scale_grad_by_freq:
+        counts = (indices[:, None] == indices).sum(1)
+        given = given / counts[:, None].to(given.dtype)
+    return zeros.index_add(0, indices, given)
