@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import torch
@@ -26,6 +27,10 @@ def decompositions() -> Any:
         **get_decomposition_table(),
         **get_decompositions(_OF_TORCH),
         _aten.cumprod.default: _cumprod,
+        _aten.max_pool2d_with_indices.default: _max_pool2d,
+        _aten.max_pool2d_with_indices_backward.default: _max_pool2d_gradient,
+        _aten.avg_pool2d_backward.default: _avg_pool2d_gradient,
+        _aten.convolution_backward.default: _convolution_gradient,
         _aten._embedding_bag.default: _embedding_bag,
         _aten._embedding_bag_forward_only.default: _embedding_bag,
         _aten._embedding_bag_backward.default: _embedding_bag_gradient,
@@ -46,6 +51,92 @@ def _cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
         longer = found.narrow(dim, step, length) * found.narrow(dim, 0, length)
         found, step = torch.cat([kept, longer], dim), 2 * step
     return found
+
+
+def _max_pool2d(x: Any, window: Any, stride: Any = (), *rest: Any) -> Any:
+    """With the stride written out where it is that of the window: torch-mlir takes it for 1."""
+    if len(stride):
+        return NotImplemented
+    return _aten.max_pool2d_with_indices.default(x, window, window, *rest)
+
+
+def _max_pool2d_gradient(
+    gradient: Any,
+    x: Any,
+    window: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    largest: Any,
+) -> Any:
+    """Each window's gradient goes to the element that was its largest."""
+    del window, stride, padding, dilation, ceil_mode
+    zeros = torch.zeros_like(x).flatten(-2)
+    return zeros.scatter_add(-1, largest.flatten(-2), gradient.flatten(-2)).reshape(x.shape)
+
+
+def _avg_pool2d_gradient(
+    gradient: Any,
+    x: Any,
+    window: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Any:
+    """A transposed convolution with ones, of what each element of a window has."""
+    if ceil_mode:
+        return NotImplemented
+    stride = stride or window
+    if divisor_override is not None or count_include_pad:
+        share = gradient / (divisor_override or math.prod(window))
+    else:
+        ones = x.new_ones((1, *x.shape[-2:]))
+        every = _aten.avg_pool2d.default(ones, window, stride, padding, False, True)
+        share = gradient / (every * math.prod(window))
+    given = share.reshape(-1, 1, *gradient.shape[-2:])
+    ones = x.new_ones((1, 1, *window))
+    found = _aten.convolution.default(given, ones, None, stride, [0, 0], [1, 1], True, [0, 0], 1)
+    # Of the padded image; behind the last window there may be more of it.
+    for dim in (-1, -2):
+        behind = max(x.shape[dim] + padding[dim] - found.shape[dim], 0)
+        margins = [0, behind] if dim == -1 else [0, 0, 0, behind]
+        found = _aten.constant_pad_nd.default(found, margins, 0)
+        found = found.narrow(dim, padding[dim], x.shape[dim])
+    return found.reshape(x.shape)
+
+
+def _convolution_gradient(
+    gradient: Any,
+    x: Any,
+    weight: Any,
+    bias_sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    wanted: Any,
+) -> Any:
+    """Of a transposed convolution, itself the gradient of one in which ``x`` and ``gradient`` change places."""
+    if not transposed:
+        return NotImplemented
+    none = [0] * len(output_padding)
+    of_input = of_weight = of_bias = None
+    if wanted[0]:
+        of_input = _aten.convolution.default(
+            gradient, weight, None, stride, padding, dilation, False, none, groups
+        )
+    if wanted[1]:
+        _, of_weight, _ = _aten.convolution_backward.default(
+            x, gradient, weight, None, stride, padding, dilation, False, none, groups, [False, True, False]
+        )  # fmt: skip
+    if wanted[2]:
+        of_bias = gradient.sum([n for n in range(gradient.ndim) if n != 1])
+    return of_input, of_weight, of_bias
 
 
 def _embedding_bag(

@@ -77,7 +77,9 @@ def _unsupported(problems: Sequence[tuple[str, str]], error: Exception) -> Unsup
     shown = [one for one in problems if "'torch.constant" not in one[0]]
     message, location = (shown or problems)[0]
     called = _OPERATOR.search(message) or _OPERATION.search(message)
-    what = f"torch-mlir has no StableHLO for {called[1]}" if called else message.partition(": %")[0]
+    what = f"torch-mlir does not convert it: {message.partition(': %')[0]}"
+    if called and "legalize" in message:
+        what = f"torch-mlir has no StableHLO for {called[1]}"
     place = _PLACE.search(location)
     if place is None:
         return UnsupportedError(what, name="<torch>")

@@ -150,6 +150,27 @@ def test_what_torch_mlir_lacks_is_taken_apart() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.MaxPool2d(2),
+        torch.nn.MaxPool2d(3, stride=2, padding=1),
+        torch.nn.AvgPool2d(3, 2, padding=1, count_include_pad=False),
+        torch.nn.AvgPool2d((3, 2), (2, 3), padding=1),
+        torch.nn.ConvTranspose2d(2, 4, 2, 2),
+    ],
+    ids=repr,
+)
+def test_gradients_that_torch_mlir_lacks(layer) -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(layer, backend=ht.backend)
+    x = torch.randn(1, 2, 8, 8, requires_grad=True)
+    wanted = [x, *layer.parameters()]
+    found, expected = (torch.autograd.grad((one(x) ** 2).sum(), wanted) for one in (fast, layer))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_open_sizes_are_left_to_torch_with_a_warning() -> None:
     torch._dynamo.reset()
     fast = torch.compile(lambda x: x.sin() + x.shape[0], backend=ht.backend, dynamic=True)
