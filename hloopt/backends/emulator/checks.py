@@ -67,6 +67,9 @@ def vector_overloads(names: Sequence[str]) -> str:
             "\ntemplate <class T, int N> void store_vector("
             "const hloopt::Checked<T>& to, const Vector<T, N>& value, int line = __builtin_LINE()) {"
             " hloopt::store_whole(to, value, line); }\n"
+            "\ntemplate <class A, class T, int N> void store_vector("
+            "const hloopt::SharedPointer<A>& to, const Vector<T, N>& value) {"
+            " hloopt::store_whole(to, value); }\n"
         )
     return text
 

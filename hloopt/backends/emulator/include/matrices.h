@@ -37,6 +37,17 @@ inline int elements_of(const SharedPointer<A>& at, int size) {
   return size / kBytes;
 }
 
+// Several elements at once.
+template <class A, class V>
+inline void store_whole(const SharedPointer<A>& to, const V& value) {
+  const int count = elements_of(to, sizeof value);
+  for (int i = 0; i < count; i++) {
+    auto element = to.element;
+    element.number += i;
+    element = value.lane[i];
+  }
+}
+
 template <int Bytes, class A>
 struct SharedTarget {
   SharedPointer<A> to;
