@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
+from hloopt.cost_models.attention import ATTENTION
 from hloopt.cost_models.model import NOTHING, PairCostModel, RunTime
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
@@ -105,6 +107,8 @@ class Roofline(PairCostModel):
 def product_of(kernel: Instruction) -> Instruction | None:
     """The matrix product or convolution that a kernel is made for."""
     if kernel.opcode == "fusion":
+        if custom_name(kernel) == ATTENTION:
+            return None  # of several products, and of what is between them
         body = kernel.calls
         return next((entry for entry in body if entry.opcode in CONTRACTING), None)
     target = kernel.custom_call_target

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from hloopt.analysis.backend_config import is_triton
 from hloopt.analysis.emitters.pairs import Kernels, KernelShape
+from hloopt.cost_models.attention import attention_run_time
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.device_times import DeviceTimes
@@ -98,6 +99,9 @@ class Xla2026(KeptTimes):
         whole = fused_loop_run_time(instruction, self.target)
         if whole is not None:
             return whole
+        found = attention_run_time(instruction, self._times)
+        if found is not None:
+            return found
         rows = fused_rows_run_time(instruction, self.usage, self._times)
         if rows is not None:
             return rows

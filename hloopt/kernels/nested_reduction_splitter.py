@@ -13,6 +13,7 @@ from hloopt.errors import UsageError
 from hloopt.fusion.merge import new_parameter
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.kernels.backend_config import read_choice
+from hloopt.kernels.families.attention import attention_of
 from hloopt.kernels.families.row_phases import whole_rows
 from hloopt.ops.attributes import OUTPUT_ALIASING
 from hloopt.ops.traits import CONTRACTING
@@ -38,8 +39,8 @@ class NestedReductionSplitter(Pass):
 
     A kernel that computes its results element by element folds a reduction anew for each element that needs
     it, and what that reduces anew for each of its elements: work that grows with the square of a row, or its
-    cube.  The kernel for whole rows does not: where it fits, nothing is cut.  XLA runs such fusions by tiles
-    (``__triton``), others come from a user's rules.
+    cube.  The kernels for whole rows and attention do not: where one fits, nothing is cut.  XLA runs such
+    fusions by tiles (``__triton``), others come from a user's rules.
 
     A reduction is cut out where folding it takes more steps than all ops of the fusion do when each computes
     its elements once, times ``recomputed``.  Its kernel computes what it needs itself, down to other cuts.
@@ -87,7 +88,8 @@ ENTRY main {
             return []
         if read_choice(fusion) is not None or any(one.control_predecessors for one in body):
             return []
-        if not whole_rows.problem(region_of(fusion)):
+        region = region_of(fusion)
+        if not whole_rows.problem(region) or not attention_of.problem(region):
             return []
         return cuts_of(body, self.recomputed)
 

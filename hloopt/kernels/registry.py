@@ -32,6 +32,7 @@ FAMILIES: tuple[str, ...] = (
     "kernels.families.fft",
     "kernels.families.linear_systems",
     "kernels.families.library",
+    "kernels.families.attention",
     "kernels.families.dot_vector",
     "kernels.families.dot_small",
     "kernels.families.dot_mma",

@@ -20,6 +20,7 @@ _MODULES: Final = (
     "dot_small",
     "dot_tiled",
     "dot_vector",
+    "attention",
     "whole_row",
     "running_reduction",
     "row_reduction",

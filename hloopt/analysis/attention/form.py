@@ -1,0 +1,373 @@
+"""Attention and its gradients: products whose results are weighted, reduced and multiplied again tile by tile.
+
+    scores = rows . columns          weights = f(scores)          contexts = weights . values
+
+A *score* is an element for each row and each column of a batch; what is computed from scores element by element
+has such elements, too, and is never written to memory: a kernel has a tile of it at a time.  *Heroes* reduce it
+over the columns, to a value a row; *contexts* are products that contract the columns.  Of a gradient several
+products give scores, and rows and columns may have changed places.
+
+A *sweep* goes over all columns once.  What it reduces may need what earlier ones found.  The greatest score,
+the sum of the exponentials of what scores lie below it, and contexts of these exponentials need no more than
+one: what was found so far is scaled whenever a greater score is met (Milakov, Gimelshein: Online normalizer
+calculation for softmax, 2018; Dao et al.: FlashAttention, 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from math import prod
+from typing import Final
+
+from hloopt.analysis.attention.axes import Along, AxisNumber, ProductAxes, known_along
+from hloopt.analysis.attention.rescaling import Rescaling, rescaling_of
+from hloopt.analysis.contraction import Axis, AxisGroup, Contraction, of_dot
+from hloopt.analysis.region import Region
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
+from hloopt.ops.traits import ASSOCIATIVE, REARRANGING
+from hloopt.targets import Target
+from hloopt.types import ArrayShape
+
+__all__ = [
+    "Attention",
+    "ScoreSweep",
+    "TiledProduct",
+    "attention_form",
+    "matrix_kind",
+    "matrix_terms",
+]
+
+_FOLDS: Final = ASSOCIATIVE - {"and", "or", "xor"}
+_VIEWS: Final = REARRANGING - {"reverse", "slice"}
+_UNITS: Final = ("bf16", "f16")
+"""What matrix units multiply, with sums in f32."""
+_IN_BF16: Final = "dot_bf16_bf16_f32"
+_FIRST_UNITS: Final = (8, 0)
+
+
+@dataclass(frozen=True)
+class TiledProduct:
+    """A product with its rows along m: of scores its columns along n, of a context along k.
+
+    axes  what each axis of the product is in the form
+    """
+
+    contraction: Contraction
+    axes: Mapping[Axis, tuple[AxisNumber, ...]]
+
+    @property
+    def hero(self) -> Instruction:
+        """The dot."""
+        return self.contraction.hero
+
+
+@dataclass(frozen=True)
+class ScoreSweep:
+    """What is computed while all columns are traversed once.
+
+    rescaling  how sums and contexts of exponentials are kept in step with the greatest score; None where all
+               that they need is known
+    """
+
+    heroes: tuple[Instruction, ...]
+    contexts: tuple[TiledProduct, ...]
+    rescaling: Rescaling | None = None
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A region that multiplies, weights and multiplies again.
+
+    sizes    of each axis
+    batch, rows, columns  the axes of each kind, the last one quickest
+    inner    of each context the further axes of its values
+    scores   the products that give scores
+    sweeps   in order
+    along    what each value that depends on scores lies along
+    """
+
+    sizes: Mapping[AxisNumber, int]
+    batch: tuple[AxisNumber, ...]
+    rows: tuple[AxisNumber, ...]
+    columns: tuple[AxisNumber, ...]
+    inner: Mapping[Instruction, tuple[AxisNumber, ...]]
+    scores: tuple[TiledProduct, ...]
+    sweeps: tuple[ScoreSweep, ...]
+    along: Mapping[Instruction, Along]
+
+    def count(self, axes: Iterable[AxisNumber]) -> int:
+        """How many places axes have."""
+        return prod(self.sizes[axis] for axis in axes)
+
+    @property
+    def contexts(self) -> tuple[TiledProduct, ...]:
+        """The products that contract the columns."""
+        return tuple(one for sweep in self.sweeps for one in sweep.contexts)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Those of all products, with the scores as often as columns are traversed."""
+        again = len(self.sweeps) * sum(one.contraction.multiply_adds for one in self.scores)
+        return again + sum(one.contraction.multiply_adds for one in self.contexts)
+
+
+def attention_form(region: Region) -> Attention | str:
+    """The form of a region, or why it has none."""
+    return _Reader(region).read()
+
+
+@dataclass
+class _Reader:
+    region: Region
+    axes: ProductAxes = field(default_factory=ProductAxes)
+    along: dict[Instruction, Along] = field(default_factory=dict)
+    scores: list[Instruction] = field(default_factory=list)
+    contexts: list[Instruction] = field(default_factory=list)
+    heroes: list[Instruction] = field(default_factory=list)
+    contracted: list[tuple[AxisNumber, ...]] = field(default_factory=list)
+
+    def read(self) -> Attention | str:
+        for inner in self.region.body:
+            if inner.opcode == "tuple" and not inner.users:
+                continue  # results as they were laid out before
+            if inner.shape.is_dynamic or not isinstance(inner.shape, ArrayShape):
+                return f"{inner.name} is {inner.shape}: no array of a known size"
+            above = [part for part in inner.operands if part in self.along]
+            if inner.opcode == "dot" and not above:
+                self._score(inner)
+            elif above:
+                problem = self._visit(inner, above)
+                if problem:
+                    return problem
+        if not self.scores:
+            return "nothing is multiplied"
+        if not self.heroes and not self.contexts:
+            return f"nothing reduces what {self.scores[0].name} gives"
+        return self._assembled()
+
+    def _score(self, dot: Instruction) -> None:
+        self.scores.append(dot)
+        self.along[dot] = tuple(self.axes.new(size) for size in dot.array.dims)
+
+    def _visit(self, inner: Instruction, above: list[Instruction]) -> str:
+        """Record what an instruction lies along that depends on scores; why it is none of the form."""
+        if inner.opcode == "dot":
+            return self._context(inner, above)
+        if inner.opcode == "reduce":
+            return self._hero(inner, above)
+        found: Along | None = None
+        if inner.op.is_elementwise:
+            for part in above:
+                own = self.along[part]
+                if part.array.rank != inner.array.rank:
+                    return f"{inner.name} takes {part.name} for all of its elements"
+                found = own if found is None else self.axes.joined(found, own)
+                if found is None:
+                    return f"{inner.name} takes elements of other places together"
+        elif above == list(inner.operands):
+            found = self.axes.behind(inner, self.along[above[0]])
+        if found is None:
+            return f"{inner.opcode} {inner.name} moves elements of {above[0].name} elsewhere"
+        self.along[inner] = found
+        return ""
+
+    def _context(self, dot: Instruction, above: list[Instruction]) -> str:
+        if len(above) > 1 or dot.operands[0] is dot.operands[1]:
+            return f"both operands of {dot.name} depend on scores"
+        contraction = of_dot(dot)
+        is_left = above[0] is dot.operands[0]
+        weights = contraction.lhs if is_left else contraction.rhs
+        own = self.along[above[0]]
+        if None in own:
+            return f"{above[0].name} is the same along a dimension"
+        axes = {
+            position.terms[0][0]: part or ()
+            for position, part in zip(weights.positions, own, strict=True)
+        }
+        inner: AxisGroup = "n" if is_left else "m"
+        for at, size in enumerate(contraction.axes[inner]):
+            axes[inner, at] = self.axes.new(size)
+        self.contracted.append(
+            tuple(axis for (group, _), part in axes.items() if group == "k" for axis in part)
+        )
+        self.along[dot] = tuple(axes[position.terms[0][0]] for position in contraction.result)
+        self.contexts.append(dot)
+        return ""
+
+    def _hero(self, reduce: Instruction, above: list[Instruction]) -> str:
+        source = reduce.operands[0]
+        reducer = reduce.attributes["to_apply"].root
+        if above != [source] or len(reduce.operands) != 2 or reducer.opcode not in _FOLDS:
+            return f"{reduce.name} is more than a sum, a product or an extremum"
+        if set(reducer.operands) != set(reduce.attributes["to_apply"].parameters):
+            return f"the reducer of {reduce.name} is more than one op"
+        if reducer.array.dtype is not source.array.dtype:
+            return f"the reducer of {reduce.name} has another type"
+        own, dims = self.along[source], reduce.attributes["dimensions"]
+        if None in own:
+            return f"{source.name} is the same along a dimension"
+        self.contracted.append(tuple(axis for at in dims for axis in own[at] or ()))
+        self.along[reduce] = tuple(part for at, part in enumerate(own) if at not in dims)
+        self.heroes.append(reduce)
+        return ""
+
+    def _assembled(self) -> Attention | str:
+        along = {one: self.axes.resolved(own) for one, own in self.along.items()}
+        contracted = [tuple(map(self.axes.find, axes)) for axes in self.contracted]
+        first = contracted[0]
+        for axes, one in zip(contracted, self._contracting(), strict=True):
+            if set(axes) != set(first) or not axes:
+                return f"{one.name} contracts other axes than {self._contracting()[0].name}"
+        scores, kinds = [], None
+        for dot in self.scores:
+            product = self._product(of_dot(dot), along[dot])
+            if set(_axes_of(product, "n")) != set(first):
+                product = self._product(of_dot(dot).swapped(), along[dot])
+            found = _axes_of(product, "b"), _axes_of(product, "m"), _axes_of(product, "n")
+            if len(set().union(*found)) != sum(map(len, found)):
+                return f"two dimensions of {dot.name} are one axis"
+            if set(found[2]) != set(first):
+                return f"{dot.name} gives no columns for {self._contracting()[0].name}"
+            kinds = kinds or found
+            if any(set(one) != set(other) for one, other in zip(kinds, found, strict=True)):
+                return f"{dot.name} has other rows than {self.scores[0].name}"
+            scores.append(product)
+        assert kinds is not None, "there are scores"
+        contexts = self._contexts_along(along, kinds)
+        if isinstance(contexts, str):
+            return contexts
+        inner = {dot: _axes_of(product, "n") for dot, product in contexts.items()}
+        sizes = {axis: self.axes.sizes[axis] for own in along.values() for axis in known_along(own)}
+        sweeps = self._sweeps(contexts)
+        batch, rows, columns = kinds
+        return Attention(sizes, batch, rows, columns, inner, tuple(scores), sweeps, along)
+
+    def _contracting(self) -> list[Instruction]:
+        """Heroes and contexts, in the order in which they were met."""
+        both = {*self.heroes, *self.contexts}
+        return [one for one in self.region.body if one in both]
+
+    def _contexts_along(
+        self, along: Mapping[Instruction, Along], kinds: tuple[tuple[AxisNumber, ...], ...]
+    ) -> dict[Instruction, TiledProduct] | str:
+        """The contexts as products whose rows are the scores' rows."""
+        batch, rows, columns = kinds
+        contexts = {}
+        for dot in self.contexts:
+            contraction = of_dot(dot)
+            if dot.operands[0] not in along:
+                contraction = contraction.swapped()
+            product = self._product(contraction, along[dot], along[contraction.lhs.instruction])
+            found = tuple(_axes_of(product, group) for group in ("b", "m", "k"))
+            if any(set(one) != set(other) for one, other in zip(found, kinds, strict=True)):
+                return f"{dot.name} has another batch, or other rows, than {self.scores[0].name}"
+            own = set(_axes_of(product, "n"))
+            if not own or own & {*batch, *rows, *columns}:
+                return f"{dot.name} gives no further axis"
+            contexts[dot] = product
+        return contexts
+
+    def _product(self, contraction: Contraction, *alongs: Along) -> TiledProduct:
+        """A contraction with what the axes of its result, and of its weights, are in the form."""
+        positions = (contraction.result, contraction.lhs.positions)
+        axes = {
+            position.terms[0][0]: part or ()
+            for every, along in zip(positions, alongs, strict=False)
+            for position, part in zip(every, along, strict=True)
+        }
+        return TiledProduct(contraction, axes)
+
+    def _sweeps(self, contexts: Mapping[Instruction, TiledProduct]) -> tuple[ScoreSweep, ...]:
+        """Each hero and each context in the first sweep for which all is known that it needs."""
+        needs = self._needs()
+        known: set[Instruction] = set()
+        pending = self._contracting()
+        found: list[ScoreSweep] = []
+        while pending:
+            ready = [one for one in pending if needs[one] <= known]
+            rescaling = None
+            greatest = [one for one in ready if _is_greatest(one)]
+            if len(greatest) == 1:
+                rescaling = rescaling_of(self.region.body, greatest[0], self.along)
+                ready += rescaling.follow(pending, needs, known)
+                if not rescaling.kept:
+                    rescaling = None
+            known.update(one for one in ready if one.opcode == "reduce")
+            pending = [one for one in pending if one not in ready]
+            found.append(
+                ScoreSweep(
+                    tuple(one for one in ready if one.opcode == "reduce"),
+                    tuple(contexts[one] for one in ready if one in contexts),
+                    rescaling,
+                )
+            )
+        return tuple(found)
+
+    def _needs(self) -> dict[Instruction, set[Instruction]]:
+        """The heroes that each hero and each context is computed from."""
+        behind: dict[Instruction, frozenset[Instruction]] = {}
+        needs = {}
+        for inner in self.region.body:
+            if inner not in self.along:
+                continue
+            above = frozenset().union(*(behind.get(part, frozenset()) for part in inner.operands))
+            needs[inner] = set(above)
+            behind[inner] = above | {inner} if inner in self.heroes else above
+        return needs
+
+
+def _axes_of(product: TiledProduct, group: str) -> tuple[AxisNumber, ...]:
+    return tuple(_each(product, group))
+
+
+def _each(product: TiledProduct, group: str) -> Iterator[AxisNumber]:
+    for (own, _), axes in sorted(product.axes.items()):
+        if own == group:
+            yield from axes
+
+
+def _is_greatest(reduce: Instruction) -> bool:
+    if reduce.opcode != "reduce" or reduce.attributes["to_apply"].root.opcode != "maximum":
+        return False
+    return reduce.array.dtype.is_float
+
+
+def matrix_kind(contraction: Contraction) -> tuple[str, int]:
+    """The 16-bit type in which a product is made, and of how many terms lhs is; ("", 0) where it is not.
+
+    What was widened to f32 before is exact in its own type; the algorithm ``dot_bf16_bf16_f32`` rounds f32.  An
+    f32 is the sum of three bf16, 8 bits each: their products with a bf16 are exact, and summed in f32 as the
+    product itself would be.
+    """
+    lhs, rhs = (_exact(side.instruction) for side in (contraction.lhs, contraction.rhs))
+    if str(contraction.hero.attributes.get("algorithm", "")) == _IN_BF16:
+        return ("bf16", 1) if {lhs, rhs} <= {"bf16", "f32"} else ("", 0)
+    if rhs not in _UNITS:
+        return "", 0
+    if lhs == rhs:
+        return rhs, 1
+    if lhs == "f32" and rhs == "bf16" and contraction.kind.name == "f32":
+        return rhs, 3
+    return "", 0
+
+
+def matrix_terms(contraction: Contraction, target: Target) -> int:
+    """How many steps of a matrix unit one product takes; 0 where the device, or the unit, does not take it.
+
+    ``mma.sync`` with sums in f32 takes bf16 and f16 from sm_80 on.
+    """
+    return matrix_kind(contraction)[1] if target.capability >= _FIRST_UNITS else 0
+
+
+def _exact(value: Instruction) -> str:
+    """The narrowest type that is known to hold the elements of a value."""
+    one = value
+    while one.opcode in _VIEWS and one.operands:
+        one = one.operands[0]
+    if one.opcode == "convert" and one.array.dtype.name == "f32":
+        source = one.operands[0].array.dtype.name
+        if source in _UNITS:
+            return source
+    return value.array.dtype.name

@@ -1,0 +1,264 @@
+"""A block of the attention kernel: where its threads are, tiles in shared memory, values at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+
+from hloopt.analysis.attention import Attention, TiledProduct
+from hloopt.analysis.attention.axes import Along, AxisNumber
+from hloopt.analysis.contraction import Axis, AxisGroup, Side
+from hloopt.analysis.index import Index, Indices, delinearize, linearize, narrowed
+from hloopt.codegen.elements import Elements
+from hloopt.codegen.emission import Emission, ValuePlace
+from hloopt.codegen.families.attention_products import (
+    EIGHT,
+    F32,
+    HALVES,
+    LaneProducts,
+    MatrixProducts,
+    TileProducts,
+    WarpLanes,
+    stored_factor,
+)
+from hloopt.codegen.families.dot_index import operand_place
+from hloopt.codegen.families.sweeping import guarded
+from hloopt.codegen.scalars import convert, literal
+from hloopt.codegen.writer import FunctionWriter
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below
+from hloopt.kernel_ir.types import INT
+from hloopt.kernels.families.attention import WARP_ROWS
+from hloopt.kernels.families.sweeps import WARP
+
+__all__ = ["AttentionBlock"]
+
+
+class _Bound(ValuePlace):
+    """A value of which a lane has one element at a time, whatever its index."""
+
+    def __init__(self) -> None:
+        self.now: Expr | None = None
+
+    def holds(self, e: Elements, index: Indices) -> bool:
+        return self.now is not None
+
+    def element(self, e: Elements, index: Indices) -> Emission:
+        assert self.now is not None, "it holds one"
+        return self.now
+        yield
+
+
+@dataclass
+class AttentionBlock:
+    """``height`` rows of one batch, against all columns in steps of ``width``.
+
+    own    rows of each product of scores, in shared memory
+    found  values a row that earlier sweeps left, of both rows of a lane
+    sums   a lane's sums of each context
+    """
+
+    f: FunctionWriter
+    form: Attention
+    bound: dict[Instruction, _Bound] = field(default_factory=dict)
+    own: dict[Instruction, Array] = field(default_factory=dict)
+    found: dict[Instruction, list[Expr]] = field(default_factory=dict)
+    sums: dict[Instruction, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        f, form = self.f, self.form
+        self.e = f.elements
+        self.height, self.width = f.tile["rows"], f.tile["columns"]
+        self.threads = f.launch.block[0]
+        self.columns = form.count(form.columns)
+        self._place()
+        kind = MatrixProducts if f.tile["units"] else LaneProducts
+        self.products: TileProducts = kind(f, self.lanes, self.width)
+        depths = [one.contraction.size("k") for one in form.scores]
+        inner = [one.contraction.size("n") for one in form.contexts]
+        for product, depth in zip(form.scores, depths, strict=True):
+            self.own[product.hero] = self._shared(self.height, depth, f"{product.hero.name}_rows")
+            self._load_rows(product, self.own[product.hero])
+        self.tile = self._shared(self.width, max(depths + inner), "tile")
+        if inner:
+            self.weights = self.products.weights("weights")
+
+    def _shared(self, lines: int, depth: int, hint: str) -> Array:
+        kind = self.products.kind(self.form.scores[0])
+        elements = lines * self.products.row_length(depth)
+        return self.f.shared_in_launch(self.f.uses.type(kind), elements, kind.bits // 8, hint)
+
+    def _place(self) -> None:
+        """Which rows of which batch this block has, and which of them, and which columns, this lane."""
+        f, e, form = self.f, self.e, self.form
+        batch, rows = form.count(form.batch), form.count(form.rows)
+        blocks = -(-rows // self.height)
+        # The last rows first: they have most to do where later columns are masked.
+        number, block = delinearize(f.block(), (batch, blocks))
+        self.at = self.axes(form.batch, e.symbol(number, "batch", 0, batch - 1))
+        last = (blocks - 1) * self.height
+        self.first = e.symbol(block * self.height, "first_row", 0, last)
+        lane = e.symbol(f.thread() % WARP, "lane", 0, WARP - 1)
+        warp = e.symbol(f.thread() // WARP, "warp", 0, self.threads // WARP - 1)
+        g, self.t = e.symbol(lane // 4, "g", 0, 7), e.symbol(lane % 4, "t", 0, 3)
+        base = warp * WARP_ROWS
+        own = e.symbol(base + g, "lane_row", 0, self.height - WARP_ROWS + 7)
+        self.lanes = WarpLanes(lane, g, self.t, base, own)
+        self.rows: list[Index] = []
+        self.inside: list[Index] = []
+        for half in range(HALVES):
+            high = last + self.height - 1
+            row = e.symbol(self.first + self.lanes.row + half * EIGHT, "row", 0, high)
+            self.rows.append(row)
+            self.inside.append(self.clamped(row, rows, "inside"))
+
+    def clamped(self, at: Index, size: int, hint: str) -> Index:
+        """The same place, or the last one there is."""
+        if at.high < size:
+            return at
+        choice = Select.of(as_expr(at) < size, at, size - 1)
+        return self.e.symbol(choice, hint, 0, size - 1)
+
+    def axes(self, axes: Sequence[AxisNumber], count: Index) -> dict[AxisNumber, Index]:
+        """Where each of some axes is, that are counted together."""
+        sizes = [self.form.sizes[axis] for axis in axes]
+        return dict(zip(axes, delinearize(count, sizes), strict=True))
+
+    def _load_rows(self, product: TiledProduct, tile: Array) -> None:
+        size = self.form.count(self.form.rows)
+        self._load(
+            product,
+            product.contraction.lhs,
+            "k",
+            self.form.rows,
+            self.first,
+            size,
+            self.height,
+            tile,
+        )
+
+    def load_columns(self, product: TiledProduct, group: AxisGroup, first: Index) -> None:
+        """The tile of what lies along the columns: ``group`` are the neighbours in a line."""
+        side = product.contraction.rhs
+        self._load(
+            product, side, group, self.form.columns, first, self.columns, self.width, self.tile
+        )
+
+    def _load(
+        self,
+        product: TiledProduct,
+        side: Side,
+        group: AxisGroup,
+        axes: Sequence[AxisNumber],
+        first: Index,
+        size: int,
+        count: int,
+        tile: Array,
+    ) -> None:
+        """Lines of an operand, one an index of ``axes``, into shared memory; zeros behind the last of each."""
+        f, e = self.f, self.e
+        depth = product.contraction.size(group)
+        padded = self.products.depth(depth)
+        run = next(run for run in (8, 4, 2, 1) if depth % run == 0)
+        runs = padded // run
+        length, kind = self.products.row_length(depth), self.products.kind(product)
+        zero = literal(0, kind)
+        steps = -(-count * runs // self.threads)
+        # Reads that are under way at once take registers.
+        with e.counting(0, steps, "load", type=INT, unroll=run // 2 or 1) as step:
+            number = step * self.threads + f.thread()
+            if number.high >= count * runs:
+                number = e.symbol(number, "run", 0, number.high)
+            with guarded(f, number, count * runs) as inside:
+                if product.contraction.quickest(side) == group:
+                    line, place = delinearize(inside, (count, runs))
+                else:
+                    place, line = delinearize(inside, (runs, count))
+                line = e.symbol(line, "line", 0, count - 1)
+                place = e.symbol(place * run, "place", 0, padded - run)
+                at = e.symbol(first + line, "at", 0, first.high + count - 1)
+                target = line * length + place
+                tests = [*below(at, size), *below(place, depth)]
+                if tests:
+                    self.products.put(tile, target, [zero] * run)
+                with e.when(*tests):
+                    known = {**self.at, **self.axes(axes, narrowed(at, size))}
+                    values = []
+                    for lane in range(run):
+                        deep = narrowed(place, depth - run + 1) + lane
+                        counts = self._operand_axes(product, known, group, deep)
+                        _, where = operand_place(side, counts)
+                        value = e.value(side.instruction, where)
+                        source = side.instruction.array.dtype
+                        values.append(stored_factor(e, value, source, product, kind))
+                    self.products.put(tile, target, values)
+
+    def _operand_axes(
+        self,
+        product: TiledProduct,
+        known: Mapping[AxisNumber, Index],
+        group: AxisGroup,
+        place: Index,
+    ) -> dict[Axis, Index]:
+        """Where each axis of a product is: ``place`` along one group, the others from the form's axes."""
+        found: dict[Axis, Index] = {}
+        for own, sizes in product.contraction.axes.items():
+            if own == group:
+                parts = delinearize(place, sizes)
+                found.update({(own, at): part for at, part in enumerate(parts)})
+                continue
+            for at in range(len(sizes)):
+                axes = product.axes.get((own, at), ())
+                if all(axis in known for axis in axes):
+                    sized = [self.form.sizes[axis] for axis in axes]
+                    found[own, at] = linearize([known[axis] for axis in axes], sized)
+        return found
+
+    def unbind(self) -> None:
+        """Forget the elements at hand."""
+        for place in self.bound.values():
+            place.now = None
+
+    def place(self, instruction: Instruction) -> _Bound:
+        """Where a value's current element is kept."""
+        found = self.bound.get(instruction)
+        if found is None:
+            found = self.bound[instruction] = _Bound()
+            self.e.places[self.e.frame, instruction, 0] = found
+        return found
+
+    @contextmanager
+    def rows_bound(self) -> Iterator[Callable[[int], None]]:
+        """What was found of rows, known in the block: the function given binds those of a lane's row."""
+
+        def bind(half: int) -> None:
+            for hero, values in self.found.items():
+                self.place(hero).now = values[half]
+
+        yield bind
+        self.unbind()
+
+    def row_axes(self, half: int) -> dict[AxisNumber, Index]:
+        """The batch, and a lane's row."""
+        return {**self.at, **self.axes(self.form.rows, self.inside[half])}
+
+    def index(self, along: Along, known: Mapping[AxisNumber, Index]) -> Indices:
+        """The element of a value at a place."""
+        found = []
+        for part in along:
+            assert part is not None, "only values with a place for every dimension are asked for"
+            sizes = [self.form.sizes[axis] for axis in part]
+            found.append(linearize([known[axis] for axis in part], sizes))
+        return tuple(found)
+
+    def rounded(self, product: TiledProduct, total: Expr) -> Expr:
+        """A sum as an element of the dot's result: rounded to the type of the products first."""
+        e, uses = self.e, self.f.uses
+        kind, result = product.contraction.kind, product.contraction.result_dtype
+        if kind is not F32:
+            total = convert(total, F32, kind, uses)
+            if kind is not result:
+                total = e.declare(kind, total, "rounded")
+        return e.declare(result, convert(total, kind, result, uses), product.hero.name)

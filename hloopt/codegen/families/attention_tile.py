@@ -1,0 +1,94 @@
+"""A tile of scores in the registers of a warp, and what is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
+
+from hloopt.analysis.attention import LateFactor, TiledProduct
+from hloopt.analysis.attention.axes import AxisNumber
+from hloopt.analysis.index import Index
+from hloopt.codegen.families.attention_block import AttentionBlock
+from hloopt.codegen.families.attention_products import EIGHT, F32, HALVES, PAIR, stored_factor
+from hloopt.codegen.families.folding import ThreadFold, take
+from hloopt.codegen.scalars import convert, literal
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
+from hloopt.kernel_ir.expressions import Array, Expr, below
+from hloopt.kernel_ir.types import INT
+
+__all__ = ["ScoreTile"]
+
+
+@dataclass
+class ScoreTile:
+    """A tile of scores: a lane's elements of each product, and what rows are known to have.
+
+    ``halves`` are values a row, of the lane's two rows.
+    """
+
+    block: AttentionBlock
+    first: Index
+    scores: Mapping[Instruction, Array]
+    halves: dict[Instruction, list[Expr]] = field(default_factory=dict)
+
+    @contextmanager
+    def _places(self) -> Iterator[Index]:
+        with self.block.e.counting(0, self.block.width // EIGHT, "j", type=INT, unroll=0) as j:
+            yield j
+
+    def _at(self, j: Index, half: int, pair: int) -> tuple[dict[AxisNumber, Index], list[Expr]]:
+        """The axes of an element, with its values bound; the tests that there is such a column."""
+        block = self.block
+        e, form = block.e, block.form
+        last = self.first.high + block.width - 1
+        place = self.first + j * EIGHT + block.t * PAIR + pair
+        column = e.symbol(place, "column", 0, last)
+        inside = block.clamped(column, block.columns, "inside")
+        for product in form.scores:
+            total = self.scores[product.hero][j, half * PAIR + pair]
+            block.place(product.hero).now = block.rounded(product, total)
+        for hero, values in {**block.found, **self.halves}.items():
+            block.place(hero).now = values[half]
+        known = {**block.row_axes(half), **block.axes(form.columns, inside)}
+        return known, below(column, block.columns)
+
+    def fold(self, folds: Mapping[Instruction, list[ThreadFold]]) -> None:
+        """Take a lane's elements of each row in."""
+        if not folds:
+            return
+        block = self.block
+        e = block.e
+        with self._places() as j:
+            for half in range(HALVES):
+                for pair in range(PAIR):
+                    known, tests = self._at(j, half, pair)
+                    with e.when(*tests):
+                        for hero, own in folds.items():
+                            source = hero.operands[0]
+                            index = block.index(block.form.along[source], known)
+                            take(e, own[half], [e.value(source, index)])
+        block.unbind()
+
+    def weigh(self, product: TiledProduct, late: LateFactor | None) -> None:
+        """Set a lane's weights; zeros behind the last column."""
+        block = self.block
+        e, source = block.e, product.contraction.lhs.instruction
+        with self._places() as j:
+            for half in range(HALVES):
+                for pair in range(PAIR):
+                    known, tests = self._at(j, half, pair)
+                    if late is not None:
+                        block.place(late.value).now = literal(1, late.value.array.dtype)
+                    target = block.products.weight(block.weights, j, half, pair)
+                    if tests:
+                        e.scope.set(target, literal(0, F32))
+                    with e.when(*tests):
+                        index = block.index(block.form.along[source], known)
+                        given, kind = source.array.dtype, product.contraction.kind
+                        value = stored_factor(e, e.value(source, index), given, product, kind)
+                        e.scope.set(target, convert(value, kind, F32, e.uses))
+        if late is not None:
+            block.place(late.value).now = None
+        block.unbind()

@@ -1,0 +1,112 @@
+"""How long the kernel ``attention`` takes: products, and then what follows them element by element.
+
+::
+
+    time = products / rate + issued instructions,  or memory where that takes longer
+
+A block's rows wait for their scores before they weight them, and only another block of the core multiplies
+meanwhile.  Published times of FlashAttention-2 on H100 fit such a sum (forward, long sequences: 1/T = 1/431 +
+1/(20.4 D) in TFLOP/s with D elements a row): products at 0.44 of the peak with ``mma.sync``, and 22 scores a
+clock and core, which is what some six instructions a score take.  On A100 it reached 0.5 to 0.73 of the peak
+(Dao: FlashAttention-2, 2023).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloopt.analysis.attention import Attention, attention_form, matrix_terms
+from hloopt.analysis.backend_config import custom_name
+from hloopt.analysis.region import region_of
+from hloopt.cost_models.device_times import L2_SPEEDUP, DeviceTimes
+from hloopt.cost_models.instructions import issued_ns
+from hloopt.cost_models.model import RunTime
+from hloopt.ir import Instruction
+from hloopt.targets import Target
+from hloopt.types import elements_of, leaves
+
+__all__ = ["ATTENTION", "attention_run_time"]
+
+ATTENTION: Final = "attention"
+"""The name of the kernel, in the configuration of such a fusion."""
+
+_ROWS: Final = 128
+"""Of a block, which reads all columns."""
+_THREADS: Final = 256
+_SHARE: Final = 0.85
+"""Of the peak of matrix units."""
+_SHARE_FROM: Final = {9: 0.44, 10: 0.44}
+"""The same where only asynchronous products of four warps come near the peak, by major capability."""
+_SCALAR_SHARE: Final = 0.35
+"""Of the peak of f32 lanes, which take both factors from shared memory."""
+
+
+def attention_run_time(fusion: Instruction, times: DeviceTimes) -> RunTime | None:
+    """As ``CostModel.run_time`` has it; None for every other instruction."""
+    if fusion.opcode != "fusion" or custom_name(fusion) != ATTENTION:
+        return None
+    form = attention_form(region_of(fusion))
+    return None if isinstance(form, str) else _run_time(fusion, form, times)
+
+
+def _run_time(fusion: Instruction, form: Attention, times: DeviceTimes) -> RunTime | None:
+    target = times.target
+    batch, rows = form.count(form.batch), form.count(form.rows)
+    blocks = batch * -(-rows // _ROWS)
+    columns = {product.contraction.rhs.instruction for product in (*form.scores, *form.contexts)}
+    again = sum(one.array.byte_size for one in columns) * (blocks // max(1, batch) - 1)
+    again *= len(form.sweeps)
+    read_bytes = sum(operand.shape.byte_size for operand in dict.fromkeys(fusion.operands))
+    written = sum(leaf.byte_size for leaf in leaves(fusion.shape))
+    # Blocks of one batch run at the same time, and read the same columns.
+    at_once = min(batch, -(-target.cores * max(1, batch) // blocks) + 1)
+    each = read_bytes // max(1, batch) * at_once
+    speed = L2_SPEEDUP if each <= target.l2_size else 1.0
+    read = read_bytes / target.memory_bandwidth + again / (target.memory_bandwidth * speed)
+    write = times.write(written)
+    products = _products_ns(form, target)
+    scores = batch * rows * form.count(form.columns)
+    often = [
+        (op, len(form.sweeps))
+        for op in fusion.calls
+        if op.opcode != "dot" and op in form.along and elements_of(op.shape) == scores
+    ]
+    issued = issued_ns(often, target)
+    if products is None or issued is None:
+        return None
+    # A block has too few warps to fill a core, and the last blocks leave cores idle.
+    waves = -(-blocks // target.cores) * target.cores / blocks
+    compute = (products + issued) * waves
+    moving = read * 1e9 + write
+    flops = 2 * form.multiply_adds + len(often) * scores
+    return RunTime(
+        flops,
+        read_bytes + again,
+        written,
+        read * 1e9,
+        write,
+        compute,
+        times.together(compute, moving),
+        blocks,
+        _THREADS,
+    )
+
+
+def _products_ns(form: Attention, target: Target) -> float | None:
+    """Nanoseconds of all products with every core at work."""
+    total = 0.0
+    own = [(product, len(form.sweeps)) for product in form.scores]
+    own += [(product, 1) for product in form.contexts]
+    for product, often in own:
+        contraction = product.contraction
+        flops = 2 * contraction.multiply_adds * often
+        terms = matrix_terms(contraction, target)
+        if terms:
+            peak = target.peak_flops(contraction.lhs.instruction.array.dtype.name, "matrix")
+            share = _SHARE_FROM.get(target.capability[0], _SHARE)
+        else:
+            peak, share = target.peak_flops("f32"), _SCALAR_SHARE
+        if not peak:
+            return None
+        total += flops * max(1, terms) / (peak * share) * 1e9
+    return total

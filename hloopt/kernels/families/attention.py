@@ -1,0 +1,223 @@
+"""Attention and its gradients in one kernel: scores by tiles, weighted and multiplied again where they are.
+
+A block has rows of one batch.  It goes over the columns tile by tile: multiplies, computes what follows element
+by element in registers, folds each row, and multiplies the weights with the values of the tile.  Sums and
+contexts wait for no greatest score: they are scaled when a greater one is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Final
+
+from hloopt.analysis.attention import Attention, attention_form, matrix_kind, matrix_terms
+from hloopt.analysis.contraction import accumulator
+from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.analysis.region import Region
+from hloopt.errors import UsageError
+from hloopt.kernels.families.loop import operands_read
+from hloopt.kernels.kernel import (
+    NO,
+    YES,
+    Efficiency,
+    Kernel,
+    Recognizer,
+    Site,
+    Verdict,
+    elemental_problem,
+)
+from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
+
+__all__ = ["KERNELS", "WARP_ROWS", "attention_of", "padded_row"]
+
+WARP_ROWS: Final = 16
+"""Rows of a warp: a lane has two of them, and two neighbouring columns of every eight."""
+
+_EIGHT: Final = 8
+_MOST_ROWS: Final = 128
+_MOST_INNER: Final = 256
+_LEAST_ROWS: Final = 64
+_ROOM: Final = {128: 64, 192: 32, 256: 16}
+"""Up to how many columns of values a thread has registers for so many columns of scores at once."""
+
+
+@Recognizer
+def attention_of(region: Region) -> Attention | str:
+    """The form of a region that such a kernel computes, or why it is none."""
+    if "dot" not in region.opcodes:
+        return "nothing is multiplied"
+    problem = elemental_problem(region)
+    if problem:
+        return problem
+    form = attention_form(region)
+    if isinstance(form, str):
+        return form
+    return _type_problem(form) or _result_problem(region, form) or form
+
+
+def _type_problem(form: Attention) -> str:
+    for product in (*form.scores, *form.contexts):
+        kind = accumulator(product.contraction.kind)
+        if kind.name != "f32":
+            return f"{product.hero.name} is summed in {kind.name}, not in f32"
+        if not all(map(product.contraction.size, product.contraction.axes)):
+            return f"{product.hero.name} has a dimension of no elements"
+    for sweep in form.sweeps:
+        for hero in sweep.heroes:
+            kind = hero.array.dtype
+            if not kind.is_float or kind.bits > 32:
+                return f"{hero.name} reduces {kind.name}"
+    return ""
+
+
+def _result_problem(region: Region, form: Attention) -> str:
+    """Why a result is neither a value a row nor one a row and column of the values."""
+    outer = {*form.batch, *form.rows}
+    for number, result in enumerate(region.results):
+        along = form.along.get(result.instruction)
+        if along is None:
+            return f"result {number} does not depend on {form.scores[0].hero.name}"
+        if None in along or result.shape.dtype.bits < 8:
+            return f"result {number} is no array of rows"
+        axes = {axis for part in along if part is not None for axis in part}
+        if axes != outer and axes not in ({*outer, *inner} for inner in form.inner.values()):
+            return f"result {number} has an element a score: these are never written"
+    return ""
+
+
+def _fits(site: Site) -> Verdict:
+    problem = attention_of.problem(site.region)
+    if problem:
+        return NO(problem)
+    form = attention_of(site.region)
+    if max(_depths(form)) > _MOST_INNER or _wide(form) > _MOST_INNER:
+        most = max(*_depths(form), _wide(form))
+        return NO(f"products along {most} elements: a thread has registers for {_MOST_INNER}")
+    tile = _tile(site)
+    return _tile_verdict(site, form, tile)
+
+
+def _tile_verdict(site: Site, form: Attention, tile: Tile) -> Verdict:
+    shared = _shared_bytes(form, tile)
+    if shared > site.target.shared_per_block:
+        return NO(f"{shared} bytes of shared memory; a block has {site.target.shared_per_block}")
+    blocks = form.count(form.batch) * -(-form.count(form.rows) // tile["rows"])
+    if blocks > site.target.grid_limit[0]:
+        return NO(f"{blocks} blocks; the device's grid has {site.target.grid_limit[0]} at most")
+    what = f"{form.count(form.rows)} rows of {form.count(form.columns)} scores"
+    sweeps = f"{len(form.sweeps)} sweep{'s' * (len(form.sweeps) > 1)}"
+    return YES(f"{form.count(form.batch)} times {what}, in {sweeps}")
+
+
+def _depths(form: Attention) -> Iterable[int]:
+    """How many elements are multiplied for a score, and how many columns values have."""
+    yield from (one.contraction.size("k") for one in form.scores)
+    yield from (one.contraction.size("n") for one in form.contexts)
+
+
+def _wanted(site: Site) -> Verdict:
+    form = attention_of(site.region)
+    if not form.contexts:
+        return NO("nothing is multiplied with what is computed from scores")
+    return YES(f"{form.scores[0].hero.name} need not be written")
+
+
+def padded_row(depth: int, *, units: bool) -> int:
+    """Elements from row to row of a tile in shared memory: neighbouring rows begin in other banks."""
+    if units:
+        return -(-depth // WARP_ROWS) * WARP_ROWS + 8
+    return -(-depth // _EIGHT) * _EIGHT + 4
+
+
+def _shared_bytes(form: Attention, tile: Tile) -> int:
+    """Bytes of the tiles: rows of each product of scores, columns of one product at a time, and weights."""
+    rows, columns, units = tile["rows"], tile["columns"], bool(tile["units"])
+    own = sum(rows * padded_row(one.contraction.size("k"), units=units) for one in form.scores)
+    other = columns * padded_row(max(_depths(form)), units=units)
+    if units:
+        return 2 * (own + other) + 16 * (len(form.scores) + 1)
+    weights = rows * padded_row(columns, units=units) if form.contexts else 0
+    return 4 * (own + other + weights) + 16 * (len(form.scores) + 2)
+
+
+def _takes_units(site: Site, form: Attention) -> bool:
+    """Whether matrix units take all products, and all in one type."""
+    products = (*form.scores, *form.contexts)
+    kinds = {matrix_kind(one.contraction)[0] for one in products}
+    if len(kinds) != 1 or not all(matrix_terms(one.contraction, site.target) for one in products):
+        return False
+    return all(matrix_kind(one.contraction)[1] == 1 for one in form.scores)
+
+
+def _tile(site: Site) -> Tile:
+    form = attention_of(site.region)
+    count, batch = form.count(form.rows), form.count(form.batch)
+    rows = _MOST_ROWS
+    while rows > WARP_ROWS and (
+        rows // 2 >= count or batch * -(-count // rows) < site.target.cores
+    ):
+        rows //= 2
+    units = int(_takes_units(site, form))
+    wide = _wide(form)
+    tile = {"rows": rows, "columns": 0, "units": units}
+    for most, columns in _ROOM.items():
+        if wide > most:
+            continue
+        tile["columns"] = columns
+        while (
+            tile["rows"] > _LEAST_ROWS and _shared_bytes(form, tile) > site.target.shared_per_block
+        ):
+            tile["rows"] //= 2
+        if _shared_bytes(form, tile) <= site.target.shared_per_block:
+            break
+    return MappingProxyType(tile)
+
+
+def _wide(form: Attention) -> int:
+    """Columns of the values of all contexts of a sweep: a thread holds half as many sums."""
+    return max(sum(one.contraction.size("n") for one in sweep.contexts) for sweep in form.sweeps)
+
+
+def _spec(site: Site, tile: Tile) -> KernelSpec:
+    form = attention_of(site.region)
+    rows, columns, units = tile["rows"], tile["columns"], tile["units"]
+    problem = ""
+    if rows % WARP_ROWS or not WARP_ROWS <= rows <= _MOST_ROWS:
+        problem = f"rows={rows} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
+    elif columns % WARP_ROWS or not WARP_ROWS <= columns <= _MOST_ROWS:
+        problem = f"columns={columns} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
+    elif units not in (0, 1) or (units and not _takes_units(site, form)):
+        problem = f"units={units}: matrix units of {site.target.name} do not take these products"
+    else:
+        verdict = _tile_verdict(site, form, tile)
+        problem = "" if verdict else verdict.reason
+    if problem:
+        raise UsageError(f"attention: {problem}")
+    blocks = form.count(form.batch) * -(-form.count(form.rows) // rows)
+    threads = rows // WARP_ROWS * WARP_SIZE
+    results = range(len(site.region.results))
+    arguments = (*operands_read(site.region), *written(results))
+    launch = Launch.linear("", blocks, threads, arguments, shared=_shared_bytes(form, tile))
+    return KernelSpec("attention", tile, (launch,))
+
+
+def _efficiency(site: Site, spec: KernelSpec) -> Efficiency:
+    if spec.tile["units"]:
+        peak = site.target.peak_flops("bf16", "matrix") or 0.0
+        scalar = site.target.peak_flops("f32") or 1.0
+        return Efficiency(compute=max(0.35, 0.44 * peak / scalar), reason="matrix units multiply")
+    return Efficiency(compute=0.35, reason="factors come from shared memory")
+
+
+KERNELS = (
+    Kernel(
+        "attention",
+        "scores by tiles that are never written: weighted, folded and multiplied again in registers",
+        _fits,
+        _wanted,
+        _tile,
+        _spec,
+        efficiency=_efficiency,
+    ),
+)
