@@ -98,6 +98,7 @@ _OWN: Final[Mapping[str, str]] = {
     "sort-iota-fusion": "fusion.sort_iota_fusion.SortIotaFusion",
     "gemm-fusion": "fusion.gemm_fusion.GemmFusion",
     "triton-softmax-rewriter": "fusion.triton_softmax_rewriter.TritonSoftmaxRewriter",
+    "attention-recognition": "kernels.attention_recognition.AttentionRecognition",
     "row-fusion": "kernels.row_fusion.RowFusion",
     "loop-fusion": "fusion.loop_fusion.LoopFusion",
     "instruction-fusion": "fusion.instruction_fusion.InstructionFusion",
@@ -189,7 +190,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
     "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
-    f"loop-fusion,row-fusion,{_FUSION}",
+    f"loop-fusion,attention-recognition,row-fusion,{_FUSION}",
     "device": _DEVICE,
     "device-cpu": "",
     "device-native": _NATIVE,

@@ -111,6 +111,8 @@ REASONS: Final[dict[str, str]] = {
     "loop-code-size": "the loop's body makes more code than a compiler should be given: {words}",
     "loop-op": "the loop holds what loop kernels cannot compute: {words}",
     "loop-no-results": "nothing reads what the loop computes",
+    "attention-unfit": "no kernel computes scores without writing them here: {words}",
+    "attention-slower": "without writing scores it would take {fused:.3f} us, with it {unfused:.3f} us",
     "rows-unfit": "no kernel goes over whole rows here: {words}",
     "rows-slower": "over whole rows one kernel would take {fused:.3f} us, apart they take {unfused:.3f} us",
     "loop-slower": "as one kernel it would take longer: {words}",

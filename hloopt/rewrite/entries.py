@@ -102,7 +102,12 @@ def with_options(
     return select(entries, give) if options else entries
 
 
-_PRICING: Final = ("hloopt.fusion.", "hloopt.linear_algebra", "hloopt.kernels.row_fusion")
+_PRICING: Final = (
+    "hloopt.fusion.",
+    "hloopt.linear_algebra",
+    "hloopt.kernels.row_fusion",
+    "hloopt.kernels.attention",
+)
 """How the names of the modules begin whose passes choose by prices."""
 
 

@@ -1,0 +1,252 @@
+"""Attention in a computation: products of scores, what is computed from them, and products with that again.
+
+A *group* grows from one product: what has an element a score, what has a value a row of them, other products of
+the same scores, and contexts, which contract one of their axes.  A group is cut into kernels by the axis that
+is contracted and by what each context waits for: a forward pass is one, the gradient of the rows another one,
+and those of the columns one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Final
+
+from hloopt.analysis.attention.axes import Along, AxisNumber, ProductAxes
+from hloopt.analysis.contraction import of_dot
+from hloopt.dataclass import dataclass
+from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import PERMUTING
+from hloopt.types import ArrayShape, elements_of
+
+__all__ = ["AttentionGroup", "attention_groups"]
+
+_VIEWS: Final = PERMUTING - {"reverse"}
+_MOST: Final = 2000
+"""Members of a group: what is larger has no kernel."""
+_LEAST: Final = 8
+"""Columns of scores below which nothing is gained."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionGroup:
+    """Scores, and all that is computed from them.
+
+    scores    products whose results are scores, in order
+    heroes    reductions over an axis of the scores, with that axis
+    contexts  products that contract an axis of the scores, with that axis
+    members   all with an element a score or a value a row, in order: heroes and scores among them
+    needs     the heroes that each hero and each context is computed from
+    """
+
+    scores: tuple[Instruction, ...]
+    heroes: Mapping[Instruction, frozenset[AxisNumber]]
+    contexts: Mapping[Instruction, frozenset[AxisNumber]]
+    members: tuple[Instruction, ...]
+    needs: Mapping[Instruction, frozenset[Instruction]]
+
+    @property
+    def outputs(self) -> Iterator[Instruction]:
+        """Members that something else reads; contexts are not among them."""
+        inside = {*self.members, *self.contexts}
+        for one in self.members:
+            if one.is_root or any(user not in inside for user in one.users):
+                yield one
+
+
+def attention_groups(computation: Computation) -> list[AttentionGroup]:
+    """The groups of a computation, in the order of their first products."""
+    places = {one: at for at, one in enumerate(computation)}
+    taken: set[Instruction] = set()
+    found = []
+    for one in computation:
+        if one.opcode == "dot" and one not in taken and _may_be_scores(one):
+            group = _Growth(places, one).group()
+            if group is not None:
+                taken.update(group.members)
+                taken.update(group.contexts)
+                found.append(group)
+    return found
+
+
+def _may_be_scores(dot: Instruction) -> bool:
+    """Whether what is computed from a product element by element is reduced, and is multiplied again."""
+    if not isinstance(dot.shape, ArrayShape) or dot.shape.is_dynamic:
+        return False
+    pending, seen = [dot], {dot}
+    kinds: set[str] = set()
+    while pending and len(seen) < _MOST:
+        one = pending.pop()
+        for user in one.users:
+            if user.opcode in ("reduce", "dot"):
+                kinds.add(user.opcode)
+            elif user not in seen and _same_elements(user, dot) and _moves_alone(user):
+                seen.add(user)
+                pending.append(user)
+    return kinds == {"reduce", "dot"}
+
+
+def _same_elements(one: Instruction, other: Instruction) -> bool:
+    return isinstance(one.shape, ArrayShape) and one.shape.elements == elements_of(other.shape)
+
+
+def _moves_alone(one: Instruction) -> bool:
+    return (one.op.is_elementwise or one.opcode in _VIEWS) and not one.has_control_edges
+
+
+@dataclass
+class _Growth:
+    places: Mapping[Instruction, int]
+    first: Instruction
+    axes: ProductAxes = field(default_factory=ProductAxes)
+    along: dict[Instruction, Along] = field(default_factory=dict)
+    scores: set[Instruction] = field(default_factory=set)
+    contexts: dict[Instruction, tuple[AxisNumber, ...]] = field(default_factory=dict)
+    heroes: dict[Instruction, tuple[AxisNumber, ...]] = field(default_factory=dict)
+
+    def group(self) -> AttentionGroup | None:
+        """The group, or None where something in it is of another form."""
+        members = self._members()
+        if members is None:
+            return None
+        for one in sorted(members, key=self.places.__getitem__):
+            if not self._visit(one, members):
+                return None
+        if not self.contexts or not self.heroes:
+            return None
+        order = sorted(
+            (one for one in members if one not in self.contexts), key=self.places.__getitem__
+        )
+        heroes, contexts = self._resolved(self.heroes), self._resolved(self.contexts)
+        if any(self._count(axes) < _LEAST for axes in (*heroes.values(), *contexts.values())):
+            return None
+        scores = tuple(one for one in order if one in self.scores)
+        return AttentionGroup(scores, heroes, contexts, tuple(order), self._needs(order))
+
+    def _resolved(
+        self, found: Mapping[Instruction, tuple[AxisNumber, ...]]
+    ) -> dict[Instruction, frozenset[AxisNumber]]:
+        order = sorted(found, key=self.places.__getitem__)
+        return {one: frozenset(map(self.axes.find, found[one])) for one in order}
+
+    def _count(self, axes: Iterable[AxisNumber]) -> int:
+        total = 1
+        for axis in axes:
+            total *= self.axes.sizes[axis]
+        return total
+
+    def _members(self) -> set[Instruction] | None:
+        """All that is computed from scores, and the other products of scores."""
+        found = {self.first}
+        pending = [self.first]
+        while pending:
+            one = pending.pop()
+            if len(found) > _MOST:
+                return None
+            for other in (*self._behind(one), *self._before(one, found)):
+                if other not in found:
+                    found.add(other)
+                    pending.append(other)
+        return found
+
+    def _behind(self, one: Instruction) -> Iterator[Instruction]:
+        """Users that belong to the group."""
+        if one.opcode == "dot" and one is not self.first and not self._is_full(one):
+            return
+        for user in one.users:
+            if user.has_control_edges or not isinstance(user.shape, ArrayShape):
+                continue
+            if self._is_full(one):
+                if user.opcode in ("dot", "reduce") or self._keeps(user, one):
+                    yield user
+            elif self._keeps(user, one) or (user.opcode == "broadcast" and self._is_full(user)):
+                yield user
+
+    def _keeps(self, user: Instruction, one: Instruction) -> bool:
+        return _moves_alone(user) and _same_elements(user, one)
+
+    def _before(self, one: Instruction, found: set[Instruction]) -> Iterator[Instruction]:
+        """What has an element a score and comes from another product of the same scores."""
+        if not self._is_full(one) or one.opcode in ("dot", "broadcast"):
+            return
+        pending = [part for part in one.operands if part not in found and self._is_full(part)]
+        seen = set(pending)
+        while pending and len(seen) < _MOST:
+            last = pending.pop()
+            if last.opcode == "dot" or not _moves_alone(last):
+                continue
+            for part in last.operands:
+                if part not in seen and part not in found and self._is_full(part):
+                    seen.add(part)
+                    pending.append(part)
+        products: set[Instruction] = set()
+        for part in sorted(seen, key=self.places.__getitem__):
+            if part.opcode == "dot" or (
+                _moves_alone(part) and products.intersection(part.operands)
+            ):
+                products.add(part)
+        yield from products
+
+    def _is_full(self, one: Instruction) -> bool:
+        return _same_elements(one, self.first)
+
+    def _visit(self, one: Instruction, members: set[Instruction]) -> bool:
+        """Record what a member lies along; whether it is of the form."""
+        above = [part for part in one.operands if part in self.along]
+        if one.opcode == "dot":
+            if not above:
+                self.scores.add(one)
+                self.along[one] = tuple(self.axes.new(size) for size in one.array.dims)
+                return True
+            return self._context(one, above)
+        if not above:
+            return False
+        found: Along | None = None
+        if one.opcode == "reduce":
+            own, dims = self.along[above[0]], one.attributes["dimensions"]
+            if len(one.operands) != 2 or above != [one.operands[0]] or None in own:
+                return False
+            axes = tuple(axis for at in dims for axis in own[at] or ())
+            if axes:
+                self.heroes[one] = axes
+            found = tuple(part for at, part in enumerate(own) if at not in dims)
+        elif one.op.is_elementwise:
+            for part in above:
+                own = self.along[part]
+                if part.array.rank != one.array.rank:
+                    return False
+                found = own if found is None else self.axes.joined(found, own)
+                if found is None:
+                    return False
+        else:
+            found = self.axes.behind(one, self.along[above[0]])
+        if found is None:
+            return False
+        self.along[one] = found
+        return True
+
+    def _context(self, dot: Instruction, above: list[Instruction]) -> bool:
+        if len(above) > 1 or dot.operands[0] is dot.operands[1]:
+            return False
+        contraction = of_dot(dot)
+        side = contraction.lhs if above[0] is dot.operands[0] else contraction.rhs
+        own = self.along[above[0]]
+        if None in own or not self._is_full(above[0]):
+            return False
+        self.contexts[dot] = tuple(
+            axis
+            for position, part in zip(side.positions, own, strict=True)
+            if position.terms[0][0][0] == "k"
+            for axis in part or ()
+        )
+        return True
+
+    def _needs(self, order: Iterable[Instruction]) -> dict[Instruction, frozenset[Instruction]]:
+        behind: dict[Instruction, frozenset[Instruction]] = {}
+        needs = {}
+        for one in (*order, *self.contexts):
+            above = frozenset().union(*(behind.get(part, frozenset()) for part in one.operands))
+            if one in self.heroes or one in self.contexts:
+                needs[one] = above
+            behind[one] = above | {one} if one in self.heroes else above
+        return needs

@@ -1,0 +1,300 @@
+"""Attention, and its gradients, as kernels that write no scores, from plain products and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from typing import ClassVar, Final
+
+from hloopt.analysis.backend_config import written_name
+from hloopt.analysis.region import region_of
+from hloopt.cost_models.attention import ATTENTION
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.dataclass import dataclass
+from hloopt.fusion.apply import restore_order
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.history import FusionPlan
+from hloopt.fusion.merge import new_parameter
+from hloopt.fusion.multi_output_fusion import MultiOutputFusion
+from hloopt.fusion.priority_fusion import PriorityFusion
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
+from hloopt.fusion.strategies import fusible_computations
+from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.ir.canonical import fingerprint
+from hloopt.kernels import is_kernel
+from hloopt.kernels.attention_clusters import (
+    AttentionCluster,
+    attention_clusters,
+    may_be_kernels,
+)
+from hloopt.kernels.attention_growth import AttentionGroup, attention_groups
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.registry import find_kernel
+from hloopt.kernels.row_fusion import RowFusion
+from hloopt.rewrite.pass_ import PassLog
+from hloopt.targets import Target, find_target, names
+from hloopt.targets.target import HOST
+
+__all__ = ["AttentionRecognition"]
+
+_NAME: Final = "attention"
+
+
+@dataclass(frozen=True)
+class AttentionRecognition(FusionPass):
+    """Make one kernel of products, what is computed from them place by place, and products with that.
+
+        s = q . k;  e = exp(s - max s);  o = (e / sum e) . v    =>    o = fusion(q, k, v), the kernel attention
+
+    The scores are never written: the kernel has a tile of them at a time, and scales what it found when it
+    meets a greater one.  Whatever is computed element by element between the products belongs to it: scales,
+    masks, biases, caps, casts, dropout; and so does what becomes of the result.  Of a gradient the products
+    with the same scores become two more kernels, which compute the scores again, from greatest scores and sums
+    that the first one writes.  All kernels of a group are compared with what row-fusion, priority-fusion and
+    multi-output-fusion make of it.
+
+    cost_model  the model that predicts kernel times
+    target      the device; one without blocks and threads is left alone, and so is ``host``
+    always      whether what fits is fused whatever the cost model says
+    fuel        the most fusions to make in a module, negative for no limit
+    """
+
+    asks_advice: ClassVar[bool] = True
+    example: ClassVar[str] = """HloModule example
+
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b)
+}
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY main {
+  q = bf16[16,1024,64] parameter(0)
+  k = bf16[16,1024,64] parameter(1)
+  v = bf16[16,1024,64] parameter(2)
+  s = f32[16,1024,1024] dot(q, k), lhs_batch_dims={0}, rhs_batch_dims={0},
+    lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  least = f32[] constant(-inf)
+  m = f32[16,1024] reduce(s, least), dimensions={2}, to_apply=max
+  mb = f32[16,1024,1024] broadcast(m), dimensions={0,1}
+  d = f32[16,1024,1024] subtract(s, mb)
+  e = f32[16,1024,1024] exponential(d)
+  zero = f32[] constant(0)
+  l = f32[16,1024] reduce(e, zero), dimensions={2}, to_apply=add
+  lb = f32[16,1024,1024] broadcast(l), dimensions={0,1}
+  p = f32[16,1024,1024] divide(e, lb)
+  w = bf16[16,1024,1024] convert(p)
+  ROOT o = bf16[16,1024,64] dot(w, v), lhs_batch_dims={0}, rhs_batch_dims={0},
+    lhs_contracting_dims={2}, rhs_contracting_dims={1}
+}
+"""
+
+    cost_model: str = DEFAULT
+    target: str = "h200"
+    always: bool = False
+    fuel: int = -1
+
+    def fuse(
+        self, module: Module, log: PassLog | None = None, device: Target | None = None
+    ) -> FusionPlan:
+        """Fuse in place; return what was fused, and what was refused and why.
+
+        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
+        """
+        target = device or find_target(self.target)
+        recorder = FusionRecorder(self, module, log, self.fuel)
+        recorder.plan.target = target.name
+        if target is HOST:
+            return recorder.close()
+        if not target.has_threads:
+            recorder.log.note(f"{target.name} has no blocks and threads: products stay as they are")
+            return recorder.close()
+        rewriter = _Rewriter(self, recorder.model(self.cost_model, target), recorder)
+        for computation in fusible_computations(module):
+            made = [rewriter.visit(group) for group in attention_groups(computation)]
+            if any(made):
+                restore_order(computation)
+        return recorder.close()
+
+
+@dataclass(frozen=True)
+class _Rewriter:
+    options: AttentionRecognition
+    model: CostModel
+    recorder: FusionRecorder
+    unfused: dict[str, float] = field(default_factory=dict)
+
+    def visit(self, group: AttentionGroup) -> bool:
+        """Decide about one group, and fuse it; whether it was."""
+        first, last = group.scores[0], [*group.contexts][-1]
+        if any(one.computation is None for one in (*group.members, *group.contexts)):
+            return False  # a kernel made since computes them
+        if not (spent := self.recorder.allows()):
+            self.recorder.refused(first, last, spent)
+            return False
+        clusters = attention_clusters(group, first.home)
+        if isinstance(clusters, str):
+            self.recorder.refused(first, last, forbid("attention-unfit", words=clusters))
+            return False
+        decision, comparison = self._decide(clusters, first, last)
+        if not decision:
+            self.recorder.refused(first, last, decision)
+            return False
+        for cluster in clusters:
+            self._fuse(cluster, comparison)
+        members = {one for cluster in clusters for one in cluster.members}
+        _remove_unused(members, first.home)
+        return True
+
+    def _decide(
+        self, clusters: Sequence[AttentionCluster], first: Instruction, last: Instruction
+    ) -> tuple[Decision, Comparison | None]:
+        """Whether the kernels take their clusters, what the user wants, and which takes longer."""
+        advised = self.recorder.advice.decide(first, last)
+        if not advised:
+            return advised, None
+        if not may_be_kernels(clusters, first.home):
+            words = "what one kernel reads is computed from its own results"
+            return forbid("attention-unfit", words=words), None
+        predictor, kernel = (
+            Predictor(find_model(self.model.name)(self.model.target)),
+            find_kernel(ATTENTION),
+        )
+        fused = 0.0
+        for cluster in clusters:
+            whole = _whole(cluster)
+            fits = kernel.fits(Site(region_of(whole), self.model.target, Limits()))
+            if not fits:
+                return forbid("attention-unfit", words=fits.reason), None
+            fused += predictor.predict(whole).seconds
+        comparison = Comparison(self._unfused(clusters) * 1e6, fused * 1e6)
+        if not (advised.wanted or self.options.always) and comparison.gain_us < 0:
+            return forbid("attention-slower", comparison=comparison), comparison
+        return advised, comparison
+
+    def _unfused(self, clusters: Sequence[AttentionCluster]) -> float:
+        """Seconds of what becomes of the clusters otherwise."""
+        apart, target = _apart(clusters), self.model.target
+        key = fingerprint(apart)
+        found = self.unfused.get(key)
+        if found is None:
+            name = self.model.name
+            RowFusion(cost_model=name).fuse(apart, device=target)
+            PriorityFusion(cost_model=name).fuse(apart, device=target)
+            if target.name in names():
+                MultiOutputFusion(cost_model=name, target=target.name).fuse(apart)
+            predictor = Predictor(find_model(name)(target))
+            found = sum(predictor.predict(one).seconds for one in apart.entry if is_kernel(one))
+            self.unfused[key] = found
+        return found
+
+    def _fuse(self, cluster: AttentionCluster, comparison: Comparison | None) -> None:
+        last = cluster.last
+        module = last.home.module
+        assert module is not None, "of a module"
+        body = edit.add_computation(module, _body((cluster,)))
+        attributes = {"kind": "kCustom", "calls": body}
+        operands = cluster.operands
+        fusion = Instruction(_NAME, "fusion", body.root.shape, operands, attributes, last.metadata)
+        fusion.offset = last.offset
+        fusion = edit.insert_before(last, fusion)
+        edit.set_attribute(fusion, "backend_config", written_name(fusion, ATTENTION))
+        several = len(cluster.results) > 1
+        for number, one in enumerate(cluster.results):
+            new = build.element(last, fusion, number, one.metadata) if several else fusion
+            edit.replace_uses(one, new)
+        self._record(cluster, fusion, comparison)
+
+    def _record(
+        self, cluster: AttentionCluster, fusion: Instruction, comparison: Comparison | None
+    ) -> None:
+        last, name, count = cluster.last, cluster.last.name, 1
+        for one in reversed(cluster.members):
+            if one is not last:
+                self.recorder.fused(
+                    one,
+                    (name, last.opcode),
+                    fusion,
+                    duplicated=len(one.users) > 1,
+                    multi_output=one in cluster.results,
+                    comparison=comparison,
+                    count=count,
+                )
+                name, count = fusion.name, 0
+
+
+def _remove_unused(members: Iterable[Instruction], home: Computation) -> None:
+    """Take out what nothing reads any more."""
+    inside = set(members)
+    for one in reversed(list(home)):
+        if one in inside and not one.users and not one.is_root:
+            edit.remove(one)
+
+
+def _body(
+    clusters: Sequence[AttentionCluster],
+    region: Callable[[Computation], Computation] = lambda called: called,
+) -> Computation:
+    """A computation of clusters in no module yet, which calls ``region`` of what they call."""
+    body = Computation(f"{_NAME}_computation")
+    members = dict.fromkeys(one for cluster in clusters for one in cluster.members)
+    copies: dict[Instruction, Instruction] = {}
+    for number, operand in enumerate(_operands(clusters)):
+        copies[operand] = edit.append(body, new_parameter(number, operand))
+    for one in _in_order(members):
+        attributes = {
+            key: region(value) if isinstance(value, Computation) else value
+            for key, value in one.attributes.items()
+        }
+        parts = tuple(copies[part] for part in one.operands)
+        copy = Instruction(
+            one.name, one.opcode, one.shape, parts, attributes, one.metadata, one.offset
+        )
+        copies[one] = edit.append(body, copy)
+    results = tuple(copies[one] for cluster in clusters for one in cluster.results)
+    body.root = results[0] if len(results) == 1 else build.make(body, "tuple", results)
+    return body
+
+
+def _in_order(members: Iterable[Instruction]) -> list[Instruction]:
+    inside = set(members)
+    home = next(iter(inside)).home
+    return [one for one in home if one in inside]
+
+
+def _operands(clusters: Sequence[AttentionCluster]) -> tuple[Instruction, ...]:
+    inside = {one for cluster in clusters for one in cluster.members}
+    read = (part for cluster in clusters for part in cluster.operands)
+    return tuple(dict.fromkeys(part for part in read if part not in inside))
+
+
+def _apart(clusters: Sequence[AttentionCluster]) -> Module:
+    """A module that computes clusters of parameters."""
+    home = clusters[0].last.home.module
+    apart = Module(_NAME, home.source if home else None)
+    regions = {
+        called: edit.add_computation(apart, build.clone_computation(called))
+        for cluster in clusters
+        for one in cluster.members
+        for called in walk.called_computations(one)
+    }
+    apart.entry = edit.add_computation(apart, _body(clusters, regions.__getitem__))
+    return apart
+
+
+def _whole(cluster: AttentionCluster) -> Instruction:
+    """A fusion, in no module, of a cluster."""
+    body = _apart((cluster,)).entry
+    attributes = {"kind": "kCustom", "calls": body}
+    fusion = Instruction(_NAME, "fusion", body.root.shape, cluster.operands, attributes)
+    edit.set_attribute(fusion, "backend_config", written_name(fusion, ATTENTION))
+    return fusion

@@ -1,0 +1,151 @@
+"""Attention on the emulator: forward and gradients, on matrix units and without, of any sizes and any numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.backends.nvrtc import compile_cuda, nvrtc_for
+from hloopt.codegen.program import KernelProgram
+from hloopt.errors import DeviceError, UsageError
+from hloopt.kernels.attention_recognition import AttentionRecognition
+from hloopt.runtime.inputs import generate
+from tests.codegen.harness import check_kernel, compile_everywhere, planned
+from tests.helpers.attention_text import AttentionText
+
+PLAIN = AttentionText()
+
+
+def fused(form: AttentionText, *, gradient: bool = False) -> str:
+    """A program whose attention is kernels."""
+    module = hloopt.parse(form.text(gradient=gradient))
+    plan = AttentionRecognition(always=True).fuse(module)
+    assert plan.steps, plan.refusals
+    return hloopt.optimize(module, "dce").to_text()
+
+
+def check(form: AttentionText, **options: object) -> KernelProgram:
+    """Run it by the kernel, against the interpreter; matrix units take it where its operands are narrow."""
+    program = check_kernel(fused(form), "attention", everywhere=False, **options)  # type: ignore[arg-type]
+    has_units = "multiply_m16n8k16" in program.text
+    assert has_units == (form.kind != "f32" and options.get("tile", {}) != {"units": 0})
+    return program
+
+
+FORMS = {
+    "causal": PLAIN,
+    "plain f16": replace(PLAIN, mask="none", kind="f16"),
+    "f32": replace(PLAIN, kind="f32"),
+    "narrow softmax": replace(PLAIN, softmax="bf16", mask="bias"),
+    "masked by an operand": replace(PLAIN, mask="given", low="-inf"),
+    "divided late, turned": replace(PLAIN, late=True, turned=True),
+    "queries that share keys": replace(PLAIN, outer=3, turned=True, rows=20),
+    "one query": replace(PLAIN, rows=1, mask="none", columns=100),
+    "ragged": replace(PLAIN, rows=33, columns=65, depth=17, wide=9, batch=1),
+    "long": replace(PLAIN, rows=129, columns=150, depth=24, wide=40, batch=1, turned=True),
+    "ragged f32": replace(PLAIN, rows=17, columns=1000, depth=5, wide=3, kind="f32", mask="none"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_forms(form: AttentionText) -> None:
+    """Masks, biases, types, layouts and sizes."""
+    check(form)
+
+
+@pytest.mark.parametrize("units", [0, 1])
+@pytest.mark.parametrize("tile", [{"rows": 16, "columns": 16}, {"rows": 32, "columns": 48}])
+def test_tiles(tile: dict[str, int], units: int) -> None:
+    """Other tiles than the default ones, and lanes that multiply by themselves."""
+    form = replace(PLAIN, rows=40, columns=50)
+    check_kernel(fused(form), "attention", {**tile, "units": units}, everywhere=False)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize("low", ["-inf", "-1e30"])
+def test_special_numbers(kind: str, low: str) -> None:
+    """Infinities and NaN go where the text has them go; rows without a column are NaN or the mean."""
+    form = replace(PLAIN, mask="given", low=low, kind=kind)
+    module = hloopt.parse(fused(form))
+    q, k, v, keep = (np.array(one) for one in generate(module, 1))
+    q[0, 3, 2], k[0, 5, 1], k[1, 9, 0], v[0, 7, 4] = np.inf, -np.inf, np.nan, np.inf
+    keep[0, 8:] = True
+    keep[1] = False
+    check_kernel(module.to_text(), "attention", inputs=[q, k, v, keep], everywhere=False)
+
+
+def test_greater_scores_later() -> None:
+    """Each tile has greater scores than the ones before: all that was summed is scaled every time."""
+    form = replace(PLAIN, mask="none", columns=200, batch=1)
+    module = hloopt.parse(fused(form))
+    q, k, v = (np.array(one) for one in generate(module, 1))
+    q[:] = 1
+    k[:] = np.arange(200)[None, :, None] * 0.25
+    check_kernel(module.to_text(), "attention", inputs=[q, k, v], everywhere=False)
+
+
+GRADIENTS = {
+    "causal": PLAIN,
+    "ragged": replace(PLAIN, rows=21, columns=37, depth=8, wide=24, mask="none"),
+    "f32": replace(PLAIN, kind="f32", rows=16, columns=24),
+}
+
+
+@pytest.mark.parametrize("form", GRADIENTS.values(), ids=GRADIENTS)
+def test_gradients(form: AttentionText) -> None:
+    """Three kernels; an f32 product with what was bf16 is three steps of a matrix unit."""
+    text = fused(form, gradient=True)
+    assert text.count('"name":"attention"') == 3
+    program = check_kernel(text, "attention", everywhere=False)
+    assert ("const float rest" in program.text) == (form.kind == "bf16")
+
+
+@pytest.mark.parametrize(
+    ("tile", "words"),
+    [
+        ({"rows": 24}, "rows=24 must be a multiple of 16"),
+        ({"columns": 8}, "columns=8 must be a multiple of 16"),
+        ({"units": 2}, "units=2"),
+        ({"rows": 128, "columns": 128, "units": 0}, "bytes of shared memory"),
+    ],
+)
+def test_tiles_that_cannot_be(tile: dict[str, int], words: str) -> None:
+    """What a user may ask for, and why not."""
+    form = replace(PLAIN, rows=256, columns=256, depth=128, wide=128)
+    with pytest.raises(UsageError, match=words):
+        planned(fused(form), "attention", tile)
+
+
+@pytest.mark.parametrize(
+    ("depth", "gradient"), [(64, False), (128, False), (64, True), (128, True)]
+)
+def test_nothing_spills(depth: int, gradient: bool) -> None:
+    """The default tiles of usual sizes leave registers for all sums; no array is in memory."""
+    try:
+        nvrtc_for("sm_90")
+    except DeviceError:
+        pytest.skip("NVRTC is not installed")
+    form = AttentionText(64, 512, 512, depth, depth)
+    _, _, program = planned(fused(form, gradient=gradient), "attention")
+    compile_everywhere(program.text, ("sm_80", "sm_90"))
+    found = compile_cuda(program.text, "sm_90").resources
+    assert all(one.stack == 0 for one in found.values())
+
+
+def test_devices_without_matrix_units() -> None:
+    """sm_75 has no such product of bf16: its lanes multiply."""
+    from hloopt.analysis.region import region_of
+    from hloopt.kernels.kernel import Site
+    from hloopt.kernels.limits import Limits
+    from hloopt.kernels.registry import find_kernel
+    from hloopt.targets import find_target
+
+    module = hloopt.parse(fused(PLAIN))
+    site = Site(region_of(module.entry.root), find_target("t4"), Limits())
+    kernel = find_kernel("attention")
+    assert kernel.tile(site)["units"] == 0
+    with pytest.raises(UsageError, match="do not take these products"):
+        kernel.spec(site, {**kernel.tile(site), "units": 1})
