@@ -37,6 +37,7 @@ from hloopt.cost_models.attention import attention_run_time
 from hloopt.cost_models.coalescing import Coalescing
 from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.device_times import DeviceTimes
+from hloopt.cost_models.fused_along import fused_along_run_time
 from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.fused_rows import fused_rows_run_time
 from hloopt.cost_models.kept_times import KeptTimes
@@ -105,6 +106,9 @@ class Xla2026(KeptTimes):
         rows = fused_rows_run_time(instruction, self.usage, self._times)
         if rows is not None:
             return rows
+        along = fused_along_run_time(instruction, self.usage, self._times)
+        if along is not None:
+            return along
         if self._has_tiles(instruction):
             answer = self.block_level.run_time(instruction)
             if answer is not None:

@@ -115,6 +115,8 @@ REASONS: Final[dict[str, str]] = {
     "attention-slower": "without writing scores it would take {fused:.3f} us, with it {unfused:.3f} us",
     "rows-unfit": "no kernel goes over whole rows here: {words}",
     "rows-slower": "over whole rows one kernel would take {fused:.3f} us, apart they take {unfused:.3f} us",
+    "along-unfit": "no kernel goes along a dimension here: {words}",
+    "along-slower": "with its tables one kernel would take {fused:.3f} us, apart they take {unfused:.3f} us",
     "loop-slower": "as one kernel it would take longer: {words}",
 }
 

@@ -48,6 +48,7 @@ FAMILIES: tuple[str, ...] = (
     "kernels.families.column_reduction",
     "kernels.families.split_reduction",
     "kernels.families.transpose",
+    "kernels.families.loop_along",
     "kernels.families.concatenate",
     "kernels.families.loop",
     "backends.native.kernels.while_loop",

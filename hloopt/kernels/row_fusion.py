@@ -7,8 +7,7 @@ from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
 from hloopt.analysis.region import region_of
-from hloopt.cost_models.device_times import PARALLELISM
-from hloopt.cost_models.instructions import issued_ns, sorted_ns
+from hloopt.cost_models.fused_along import own_ns
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import DEFAULT, find_model
 from hloopt.dataclass import dataclass
@@ -180,7 +179,7 @@ class _Rewriter:
             MultiOutputFusion(cost_model=self.model.name, target=target.name).fuse(apart)
         model = find_model(self.model.name)(target)
         kernels = [one for one in apart.entry if is_kernel(one)]
-        return sum(_own_ns(model, one) + model.launch_ns for one in kernels)
+        return sum(own_ns(model, one) + model.launch_ns for one in kernels)
 
     def _fuse(self, cluster: RowCluster, comparison: Comparison | None) -> None:
         module = cluster.last.home.module
@@ -215,19 +214,6 @@ class _Rewriter:
                     count=count,
                 )
                 name, count = fusion.name, 0
-
-
-def _own_ns(model: CostModel, kernel: Instruction) -> float:
-    """Nanoseconds of a kernel that we write: what whole rows are compared with counts arithmetic alike."""
-    if kernel.opcode == "topk":
-        return sorted_ns(kernel, model.target)
-    found = model.run_time(kernel)
-    inside = kernel.calls if kernel.opcode == "fusion" else (kernel,)
-    issued = issued_ns(((one, 1) for one in inside), model.target)
-    if issued is None or any(one.opcode == "reduce-window" for one in inside):
-        return found.exec_ns
-    moving = found.read_ns + found.write_ns
-    return issued + moving - PARALLELISM * min(issued, moving)
 
 
 def _operands(cluster: RowCluster) -> tuple[Instruction, ...]:

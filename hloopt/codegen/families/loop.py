@@ -1,11 +1,12 @@
-"""The loop kernel."""
+"""The loop kernel, and that which goes along a dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 
-from hloopt.analysis.index import Index, narrowed
+from hloopt.analysis.index import Index, delinearize, linearize, narrowed
 from hloopt.codegen import index_at
 from hloopt.codegen.loads import VECTOR_BYTES
 from hloopt.codegen.scalars import literal, pack
@@ -14,8 +15,9 @@ from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.kernel_ir.expressions import Expr, Make, as_expr
 from hloopt.kernel_ir.statements import If, Return
 from hloopt.kernel_ir.types import VOID, vector
+from hloopt.kernels.families.loop_along import loop_along, thread_sizes
 
-__all__ = ["bounded", "emit", "store_run", "strided"]
+__all__ = ["EMITTERS", "bounded", "emit", "store_run", "strided"]
 
 
 def emit(f: FunctionWriter) -> None:
@@ -111,3 +113,39 @@ def store_run(
     for lane, value in enumerate(values):
         with e.when(*[] if lane < certain else [as_expr(first + lane) < elements]):
             f.store(pointee, first + lane, value)
+
+
+def _along(f: FunctionWriter) -> None:
+    """Place by place of the dimension; what all places share stands before the loop."""
+    found, tile, e = loop_along(f.region), f.tile, f.elements
+    sizes = thread_sizes(found, tile)
+    thread = bounded(f, f.global_thread("i"), prod(sizes))
+    own = [
+        e.symbol(at, "place", 0, size - 1)
+        for at, size in zip(delinearize(thread, sizes), sizes, strict=True)
+    ]
+    e.shares = True
+    with e.before(own), e.counting(0, tile["steps"], "step") as step:
+        _place_along(f, own, step)
+
+
+def _place_along(f: FunctionWriter, own: list[Index], step: Index) -> None:
+    """A thread's elements at one place: of each part its neighbours."""
+    found, tile, e = loop_along(f.region), f.tile, f.elements
+    part = found.dims[-1] // found.parts
+    values: dict[tuple[int, int], list[Expr]] = {}
+    at = [*own]
+    at[found.along] = own[found.along] * tile["steps"] + step
+    first = own[-1] * tile["vector"]
+    for lane in range(tile["vector"]):
+        for half in range(found.parts):
+            at[-1] = first + half * part + lane
+            for number, result in enumerate(f.region.results):
+                value = e.value(result.instruction, tuple(at), result.leaf)
+                values.setdefault((number, half), []).append(value)
+    for (number, half), run in values.items():
+        at[-1] = first + half * part
+        store_run(f, f.result(number), linearize(at, found.dims), run, prod(found.dims))
+
+
+EMITTERS = {"loop": emit, "loop-along": _along}

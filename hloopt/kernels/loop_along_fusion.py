@@ -1,0 +1,245 @@
+"""Small tables computed by the one kernel that reads them: angles of rotary embeddings, schedules of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+from hloopt.analysis.along import loop_along_of
+from hloopt.analysis.backend_config import custom_name, written_name
+from hloopt.analysis.elementwise import is_elementwise, tells_apart
+from hloopt.analysis.region import region_of
+from hloopt.cost_models.fused_along import LOOP_ALONG, own_ns
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.dataclass import dataclass
+from hloopt.fusion import apply
+from hloopt.fusion.decision import ALLOWED, Decision, forbid
+from hloopt.fusion.history import FusionPlan, root_opcode
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
+from hloopt.fusion.strategies import fusible_computations
+from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.registry import find_kernel
+from hloopt.rewrite.pass_ import PassLog
+from hloopt.targets import Target, find_target
+from hloopt.types import leaves
+
+__all__ = ["LoopAlongFusion"]
+
+_MOST_TABLES: Final = 16
+_SMALLER: Final = 8
+"""How many times larger than a table what reads it is at least."""
+_LOOPS: Final = frozenset({"kLoop", "kInput"})
+
+
+@dataclass(frozen=True)
+class LoopAlongFusion(FusionPass):
+    """Let an elementwise kernel compute the small tables that nothing else reads, once a thread.
+
+        angles = fusion(); y = fusion(x, angles)    =>    y = fusion(x), the kernel loop-along
+
+    A thread of that kernel goes along a dimension which the tables lack, such as the heads that are turned by
+    the same angles.  It comes after the strategies, which compute a table wherever it is read, or leave it a
+    kernel.  Halves that are concatenated share what they read.
+
+    cost_model  the model that predicts kernel times
+    target      the device; one without blocks and threads is left alone
+    always      whether what fits is fused whatever the cost model says
+    fuel        the most fusions to make in a module, negative for no limit
+    """
+
+    asks_advice: ClassVar[bool] = True
+    example: ClassVar[str] = """HloModule example
+
+angles {
+  places = f32[2048,64] iota(), iota_dimension=0
+  ROOT c = f32[2048,64] cosine(places)
+}
+
+turned {
+  x = f32[2048,32,64] parameter(0)
+  c = f32[2048,64] parameter(1)
+  cb = f32[2048,32,64] broadcast(c), dimensions={0,2}
+  ROOT y = f32[2048,32,64] multiply(x, cb)
+}
+
+ENTRY main {
+  x = f32[2048,32,64] parameter(0)
+  table = f32[2048,64] fusion(), kind=kLoop, calls=angles
+  ROOT y = f32[2048,32,64] fusion(x, table), kind=kLoop, calls=turned
+}
+"""
+
+    cost_model: str = DEFAULT
+    target: str = "h200"
+    always: bool = False
+    fuel: int = -1
+
+    def fuse(
+        self, module: Module, log: PassLog | None = None, device: Target | None = None
+    ) -> FusionPlan:
+        """Fuse in place; return what was fused, and what was refused and why.
+
+        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
+        """
+        target = device or find_target(self.target)
+        recorder = FusionRecorder(self, module, log, self.fuel)
+        recorder.plan.target = target.name
+        if not target.has_threads:
+            recorder.log.note(f"{target.name} has no blocks and threads: tables stay as they are")
+            return recorder.close()
+        rewriter = _Rewriter(self, recorder.model(self.cost_model, target), recorder)
+        for computation in fusible_computations(module):
+            # What reads a table before the table, which may be one of others.
+            for instruction in reversed(list(computation)):
+                is_there = instruction.computation is not None
+                if is_there and instruction.opcode == "fusion" and _is_loop(instruction):
+                    rewriter.visit(instruction)
+        return recorder.close()
+
+
+@dataclass(frozen=True)
+class _Rewriter:
+    options: LoopAlongFusion
+    model: CostModel
+    recorder: FusionRecorder
+
+    def visit(self, fusion: Instruction) -> None:
+        """Decide about one kernel and the tables that it reads, and fuse them."""
+        tables = _tables(fusion)
+        if not tables and not _has_parts(fusion):
+            return
+        whole = _together(tables, fusion)
+        found = loop_along_of(region_of(whole))
+        if isinstance(found, str) or (not tables and found.parts == 1):
+            return  # nothing is computed, or read, less often
+        first = tables[-1] if tables else fusion.operands[0]
+        if not (spent := self.recorder.allows()):
+            self.recorder.refused(first, fusion, spent)
+            return
+        decision, comparison = self._decide(tables, fusion, whole)
+        if not decision:
+            self.recorder.refused(first, fusion, decision)
+            return
+        for number, table in enumerate(tables):
+            before = (fusion.name, root_opcode(fusion))
+            apply.fuse(table, fusion)
+            self.recorder.fused(
+                table,
+                before,
+                fusion,
+                duplicated=False,
+                comparison=comparison,
+                count=int(not number),
+            )
+            apply.remove_producer(table)
+        edit.set_attribute(fusion, "kind", "kCustom")
+        edit.set_attribute(fusion, "backend_config", written_name(fusion, LOOP_ALONG))
+
+    def _decide(
+        self, tables: Sequence[Instruction], fusion: Instruction, whole: Instruction
+    ) -> tuple[Decision, Comparison]:
+        target = self.model.target
+        launch = self.model.launch_ns
+        unfused = sum(own_ns(self.model, one) + launch for one in (*tables, fusion))
+        edit.set_attribute(whole, "backend_config", written_name(whole, LOOP_ALONG))
+        fused = find_model(self.model.name)(target).run_time(whole).exec_ns + launch
+        comparison = Comparison(unfused / 1000, fused / 1000)
+        wanted = self.options.always
+        for table in tables:
+            advised = self.recorder.advice.decide(table, fusion)
+            if not advised:
+                return advised, comparison
+            wanted = wanted or advised.wanted
+        fits = find_kernel(LOOP_ALONG).fits(Site(region_of(whole), target, Limits()))
+        if not fits:
+            return forbid("along-unfit", words=fits.reason), comparison
+        if comparison.gain_us < 0 and not wanted:
+            return forbid("along-slower", comparison=comparison), comparison
+        return ALLOWED, comparison
+
+
+def _is_loop(fusion: Instruction) -> bool:
+    """Whether a fusion computes element by element, and nothing calls for another kernel."""
+    if fusion.attributes.get("kind") not in _LOOPS or custom_name(fusion):
+        return False
+    if fusion.has_control_edges or fusion.shape.is_dynamic:
+        return False
+    return not any([*walk.called_computations(one)] or tells_apart(one) for one in fusion.calls)
+
+
+def _has_parts(fusion: Instruction) -> bool:
+    return any(inner.opcode in ("concatenate", "pad") for inner in fusion.calls)
+
+
+def _tables(fusion: Instruction) -> list[Instruction]:
+    """Small kernels whose results only the fusion reads, or others of them; readers before what they read."""
+    most = max((leaf.byte_size for leaf in leaves(fusion.shape)), default=0) // _SMALLER
+    found: dict[Instruction, None] = {}
+    pending = list(fusion.operands)
+    while pending and len(found) < _MOST_TABLES:
+        one = pending.pop(0)
+        source = one.operands[0] if one.opcode == "get-tuple-element" else one
+        if source in found or not _is_table(source, most):
+            continue
+        if all(reader is fusion or reader in found for reader in _readers(source)):
+            found[source] = None
+            pending += source.operands
+    return list(found)
+
+
+def _readers(source: Instruction) -> Iterator[Instruction]:
+    for user in source.users:
+        if user.opcode == "get-tuple-element":
+            yield from user.users
+        else:
+            yield user
+
+
+def _is_table(source: Instruction, most: int) -> bool:
+    elements = [user for user in source.users if user.opcode == "get-tuple-element"]
+    if any(one.is_root for one in (source, *elements)):
+        return False
+    if source.opcode == "fusion":
+        if source.attributes.get("kind") != "kLoop" or not _is_loop(source):
+            return False
+    elif not is_elementwise(source) or source.has_control_edges or not source.operands:
+        return False
+    sizes = [leaf.byte_size for part in (source, *source.operands) for leaf in leaves(part.shape)]
+    return all(size <= most for size in sizes)
+
+
+def _together(tables: Sequence[Instruction], fusion: Instruction) -> Instruction:
+    """A fusion of all of them, in a module of its own."""
+    apart = Module("along", fusion.home.module.source if fusion.home.module else None)
+    entry = apart.entry = edit.add_computation(apart, Computation("entry"))
+    copies: dict[Instruction, Instruction] = {}
+    for one in (*reversed(tables), fusion):
+        for operand in one.operands:
+            if operand not in copies:
+                copies[operand] = _operand(entry, operand, copies)
+        parts = tuple(copies[operand] for operand in one.operands)
+        copies[one] = build.clone(one, entry, parts)
+        if one.opcode == "fusion":
+            body = edit.add_computation(apart, build.clone_computation(one.calls))
+            edit.set_attribute(copies[one], "calls", body)
+    entry.root = copies[fusion]
+    for table in tables:
+        apply.fuse(copies[table], copies[fusion])
+        apply.remove_producer(copies[table])
+    return copies[fusion]
+
+
+def _operand(
+    entry: Computation, operand: Instruction, copies: dict[Instruction, Instruction]
+) -> Instruction:
+    """A table's result, or a parameter."""
+    if operand.opcode == "get-tuple-element" and operand.operands[0] in copies:
+        return build.clone(operand, entry, (copies[operand.operands[0]],))
+    number = len(entry.parameters)
+    return edit.append(
+        entry,
+        Instruction(f"p_{number}", "parameter", operand.shape, (), {"parameter_number": number}),
+    )
