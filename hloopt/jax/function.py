@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import update_wrapper, wraps
 from types import MethodType
@@ -17,6 +18,7 @@ from hloopt.jax.primitive import Backend, bind, calls_in
 from hloopt.pipelines import Given, make_pipeline, optimize_module
 from hloopt.prover.compare import ModulesCompared, compare_modules
 from hloopt.report.stats import ModuleStats
+from hloopt.spelling import missing
 
 __all__ = ["Function", "Optimizing"]
 
@@ -52,6 +54,10 @@ class Function:
     def __init__(self, fun: Callable[..., Any], backend: Backend, options: dict[str, Any]) -> None:
         if not callable(fun):
             raise TypeError(f"hloopt.jax takes a function, not {fun!r}")
+        known = [*inspect.signature(jax.jit).parameters, "pipeline"]
+        for name in options:
+            if name not in known:
+                raise TypeError(missing(name, known, "hloopt.jax has no option"))
         update_wrapper(self, fun)
         self._backend = backend
 
@@ -105,6 +111,9 @@ class Function:
         """JAX's module and the one that runs on the same inputs, as ``hloopt.compare`` does."""
         before = self.module(*args, **kwargs)
         return compare_modules(before, self._backend.made_of(before))
+
+    def __repr__(self) -> str:
+        return f"<{type(self._backend).__name__}: {self._backend.name}>"
 
     def __get__(self, owner: object, kind: type | None = None) -> Any:
         """A method, where the function is one of a class."""

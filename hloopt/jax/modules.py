@@ -24,6 +24,7 @@ from hloopt.proto import read_proto
 from hloopt.proto.writer import module_proto
 from hloopt.runtime.amended import CALLBACKS
 from hloopt.runtime.xla_form import make_for_xla
+from hloopt.types import FrontendAttributes
 from hloopt.types.shape import descending
 
 __all__ = ["call_module", "module_of", "platform_of"]
@@ -60,8 +61,19 @@ def module_of(jaxpr: Any, name: str, platform: str, donated: Sequence[bool] = ()
             raise UnsupportedError(
                 f"%{instruction.name} calls Python: only JAX can run it", name=name
             )
+    _forget_empty_meshes(module)
     _lay_out_results(module)
     return module
+
+
+def _forget_empty_meshes(module: Module) -> None:
+    """What JAX places on no device, as it does with keys: nothing is placed, and XLA would go back to GSPMD."""
+    for one in list(module.instructions()):
+        if one.custom_call_target == "Sharding" and len(one.operands) == 1:
+            said = FrontendAttributes.of(one.attributes).get("xla.sdy.sharding") or ""
+            if "<@empty_mesh," in said:
+                edit.replace_uses(one, one.operands[0])
+                edit.remove(one)
 
 
 def _lay_out_results(module: Module) -> None:

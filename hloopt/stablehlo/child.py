@@ -25,6 +25,7 @@ if sys.platform != "win32":
 _NEEDED = ("mlir_module_to_xla_computation", "hlo_to_stablehlo", "refine_polymorphic_shapes")
 _PLACE = re.compile(r'"-":(\d+):(\d+)')
 _ERROR = re.compile(r"(?:-:(\d+):(\d+)|<unknown>:0|loc\(.*?\)|\S+): error: (.*)")
+_PLACED = re.compile(r'^loc\("[^"]*"\): ')
 _BLAMES_VERSION = "Failed to parse using StableHLO"
 _NAMED = re.compile(r'loc\("((?:[^"\\]|\\.)*)"(?:\(|\)$)')
 _TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)(.*)>")
@@ -286,14 +287,23 @@ def _sized(arguments: list[dict[str, Any]], sizes: dict[str, list[int]]) -> list
 def _reason(error: Exception) -> dict[str, Any]:
     """The first mistake that MLIR or XLA names, with its place."""
     for one in getattr(error, "error_diagnostics", ()):
-        return Refused(one.message.strip(), str(one.location)).reply
+        return Refused(_readable(one.message), str(one.location)).reply
     lines = str(error).split("\n")
     for line in lines:
         match = _ERROR.search(line)
         if match and not match[3].startswith(_BLAMES_VERSION):
             place = f'"-":{match[1]}:{match[2]}' if match[1] else ""
-            return Refused(match[3].strip(), place).reply
+            return Refused(_readable(match[3]), place).reply
     return {"error": lines[0] or type(error).__name__}
+
+
+def _readable(message: str) -> str:
+    """Without names of places in the compiler, and without advice for its developers."""
+    said = _PLACED.sub("", message.strip())
+    if "unregistered dialect" in said:
+        what = said.partition(" type created")[0] if " type created" in said else "this op"
+        return f"{what} is of a dialect that XLA does not read"
+    return said
 
 
 def _limit_memory(size: int) -> None:

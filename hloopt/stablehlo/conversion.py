@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,12 +21,12 @@ from hloopt.errors import (
     UsageError,
 )
 from hloopt.extras import XLA_PYTHON, install_command, jaxlib_python
-from hloopt.ir import Instruction, Module, edit, walk
+from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.proto import read_proto
 from hloopt.proto.writer import module_proto
 from hloopt.source import Source
 from hloopt.stablehlo import BYTECODE, artifact
-from hloopt.types import Metadata
+from hloopt.types import Metadata, TupleShape
 
 __all__ = ["portable_artifact", "read_stablehlo", "write_stablehlo"]
 
@@ -136,7 +136,7 @@ def write_stablehlo(module: Module, form: str) -> bytes:
             problem = "its values are left out of the text ({...}), which StableHLO has no form for"
             raise module.unsupported(instruction, problem)
     counts = {called: module.attributes.get(own, 1) for called, own in _COUNTS.items()}
-    request = {"counts": counts, "names": [_argument(one) for one in module.entry.parameters]}
+    request = {"counts": counts, "names": [*_arguments(module.entry)]}
     data = module_proto(module).SerializeToString()
     try:
         return _ask(python, form, request, data).made
@@ -144,7 +144,20 @@ def write_stablehlo(module: Module, form: str) -> bytes:
         message = f"no StableHLO can be made of it: {refused.says['error']}"
         if refused.says.get("kind") == "jaxlib":
             raise DeviceError(_unsuited(python, refused.says["error"])) from None
-        raise UnsupportedError(message, name=module.name) from None
+        source = module.source
+        raise UnsupportedError(message, name=source.name if source else module.name) from None
+
+
+def _arguments(entry: Computation) -> Iterator[str]:
+    """Names for the arguments of @main, which has one for each array and token of a tuple."""
+    pending = [(one.shape, _argument(one)) for one in reversed(entry.parameters)]
+    while pending:
+        shape, name = pending.pop()
+        if not isinstance(shape, TupleShape):
+            yield name
+            continue
+        parts = [(part, name and f"{name}.{at}") for at, part in enumerate(shape.elements)]
+        pending += reversed(parts)
 
 
 def _argument(parameter: Instruction) -> str:

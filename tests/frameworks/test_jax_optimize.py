@@ -222,3 +222,18 @@ def test_wrong_pipelines_are_refused_at_once() -> None:
         hloopt.jax.optimize(3)
     with pytest.raises(UsageError, match="simplyfy"):
         hloopt.jax.optimize(layers, pipeline="simplyfy")
+
+
+def test_keys_are_placed_nowhere() -> None:
+    """JAX shards them over an empty mesh, which would be a custom call in the module, and GSPMD's."""
+    split = hloopt.jax.optimize(jax.random.split)
+    key = jax.random.key(3)
+    assert not any(one.opcode == "custom-call" for one in split.hlo(key).instructions())
+    found, expected = (jax.random.key_data(one(key)) for one in (split, jax.random.split))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_an_unknown_option_is_an_error_of_ours() -> None:
+    with pytest.raises(TypeError, match="no option 'pipelin'; did you mean 'pipeline'"):
+        hloopt.jax.optimize(jnp.sin, pipelin="O2")
+    assert repr(hloopt.jax.optimize(jnp.sin)) == "<Optimizing: sin>"

@@ -359,3 +359,24 @@ def test_sizes_computed_by_another_dialect_are_named(tmp_path: Path) -> None:
     result = invoke("run", str(path), "--shape", "arg0=f32[2,8]")
     assert result.exit_code == 2
     assert "there are: 0 (those without a name by number)" in result.stderr
+
+
+@needs_jaxlib
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('%0 = "foo.bar"(%x) : (tensor<4xf32>) -> tensor<4xf32>', "this op is of a dialect that"),
+        ("%0 = foo.bar %x : tensor<4xf32>", "Dialect `foo' not found"),
+    ],
+)
+def test_other_dialects_are_called_so(tmp_path: Path, line: str, said: str) -> None:
+    """Without advice for those who develop MLIR."""
+    path = tmp_path / "other.mlir"
+    path.write_text(
+        f"func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{\n  {line}\n  return %0 : tensor<4xf32>\n}}\n"
+    )
+    result = invoke("check", str(path))
+    assert result.exit_code == 3
+    assert "other.mlir:2:" in result.stderr
+    assert said in result.stderr
+    assert "allow" not in result.stderr

@@ -131,3 +131,25 @@ def test_without_jaxlib_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> N
     result = invoke("optimize", str(SAMPLES / "while_loop.hlo"), "-O0", "--emit", "stablehlo")
     assert result.exit_code == 5
     assert "writing StableHLO needs jaxlib: pip install" in result.stderr
+
+
+@needs_jaxlib
+def test_a_tuple_is_an_argument_for_each_of_its_parts() -> None:
+    """With names of their own; tokens, too, and nothing for an empty tuple."""
+    module = hloopt.parse("""HloModule parts
+ENTRY e {
+  x = (f32[2], (s32[], pred[3]), ()) parameter(0)
+  t = token[] parameter(1)
+  y = f32[2] get-tuple-element(x), index=0
+  z = (s32[], pred[3]) get-tuple-element(x), index=1
+  ROOT r = (f32[2], (s32[], pred[3]), token[]) tuple(y, z, t)
+}
+""")
+    text = write_stablehlo(module, "stablehlo").decode()
+    assert re.findall(r'%arg\d: (\S+) loc\("(.*?)"\)', text) == [
+        ("tensor<2xf32>", "x.0"),
+        ("tensor<i32>", "x.1.0"),
+        ("tensor<3xi1>", "x.1.1"),
+        ("!stablehlo.token", "t"),
+    ]
+    assert len(hloopt.read(text).entry.parameters) == 4
