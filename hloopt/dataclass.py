@@ -48,7 +48,7 @@ else:
         )(cls)
         if "__init__" not in own:
             _later(cls, "__init__", _write_init, frozen)
-        if "__repr__" not in own:
+        if cls.__repr__ is object.__repr__:
             cls.__repr__ = _repr
         if eq:
             if "__eq__" not in own:

@@ -19,12 +19,17 @@ class ReportSlot:
 
 
 report = ReportSlot()
+_WIDTH = 80
 
 
 class Displayed:
-    """A value that Jupyter and rich show as its table."""
+    """A value that Jupyter, rich and a Python prompt show as its table."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        text = "\n".join(line.plain for line in report.load().rich_lines(self, _WIDTH))
+        return "\n".join(line.rstrip() for line in text.splitlines())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Texts by MIME type, as IPython asks for them."""

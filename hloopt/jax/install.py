@@ -100,6 +100,8 @@ class Installed:
                 raise UsageError(
                     f"{instance.name} cannot run within XLA: {_REFUSED[instance.name]}"
                 )
+        if when is not None and not callable(when):
+            raise TypeError(f"when is to be a function of a module, not {when!r}")
         self._when = when
         self._compare = compare
         self._place = {"name": f"hloopt-{next(_number)}", "platforms": list(platforms)}
@@ -109,6 +111,12 @@ class Installed:
     def remove(self) -> None:
         """Leave XLA's modules alone from now on; functions that are compiled stay as they are."""
         xla.clear_hlo_module_transformation(**self._place)
+
+    def __repr__(self) -> str:
+        made = sum(not change.refused for change in self.log)
+        left = f", {len(self.log) - made} refused" if made < len(self.log) else ""
+        passes = ",".join(one.name for one in self._pipeline.passes())
+        return f"<{passes} within XLA: {made} changed{left}>"
 
     def __enter__(self) -> Self:
         return self

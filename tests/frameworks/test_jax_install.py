@@ -43,6 +43,8 @@ def test_what_fusions_compute_is_changed() -> None:
     assert change.after < change.before
     assert change.fusion in compiled.as_text()
     assert change.to_json()["passes"] == ["simplify"]
+    words = "<simplify,constant-folding,cse,dce within XLA: 1 changed>"
+    assert repr(installed) == words
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
@@ -63,6 +65,12 @@ def test_when_it_is_not_wanted() -> None:
         jax.jit(sums)(X)
     assert ("jit_sums", True) in seen
     assert installed.log == []
+
+
+def test_when_is_a_function() -> None:
+    """Not found out, by a warning, at every compilation."""
+    with pytest.raises(TypeError, match="when is to be a function of a module, not 'jit'"):
+        hloopt.jax.install(when="jit")
 
 
 def test_what_fails_warns_and_leaves_the_module() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -200,3 +201,12 @@ def test_a_function_of_jax() -> None:
         module.user_line(one.metadata).rpartition(":")[0] for one in module.entry if one.metadata
     }
     assert __file__ in lines
+
+
+def test_a_prompt_shows_the_table_of_a_record() -> None:
+    """Not all that the record holds, such as the module and every decision."""
+    found = repr(hloopt.explain(hloopt.parse(TEXT)))
+    assert "opcode  kernel" in found
+    assert "ModuleExplained(" not in found
+    assert len(found) < 2000
+    assert not re.search(r" $", found, re.MULTILINE)
