@@ -93,7 +93,12 @@ def _is_spread(inner: Instruction, dims: tuple[int, ...]) -> bool:
     """Whether this is a broadcast, of more than a constant, to the size of the results or of a part."""
     if inner.opcode != "broadcast" or not isinstance(inner.shape, ArrayShape):
         return False
-    return inner.operands[0].opcode != "constant" and inner.array.dims[:-1] == dims[:-1]
+    return inner.operands[0].opcode != "constant" and _has_leading(inner, dims)
+
+
+def _has_leading(inner: Instruction, dims: tuple[int, ...]) -> bool:
+    """Whether an array has all dimensions but the last, and whatever instead of that one."""
+    return inner.array.rank >= len(dims) and inner.array.dims[: len(dims) - 1] == dims[:-1]
 
 
 def repetitions(region: Region, found: LoopAlong, cores: int) -> dict[Instruction, float]:
@@ -105,13 +110,13 @@ def repetitions(region: Region, found: LoopAlong, cores: int) -> dict[Instructio
         if not isinstance(inner.shape, ArrayShape):
             continue
         own = needed.get(inner, 0.0)
-        if inner.shape.elements >= every:
+        if inner.shape.elements >= every or _has_leading(inner, found.dims):
             own = float(inner.shape.elements)
         needed[inner] = own
         if _is_spread(inner, found.dims):
             where = inner.attributes["dimensions"]
             own = every / (1 if found.along in where else steps)
-            own /= 1 if len(found.dims) - 1 in where else found.vector
+            own /= 1 if max(where, default=-1) >= len(found.dims) - 1 else found.vector
         for operand in inner.operands:
             needed[operand] = max(needed.get(operand, 0.0), own)
     return needed

@@ -36,7 +36,7 @@ _LOOPS: Final = frozenset({"kLoop", "kInput"})
 
 @dataclass(frozen=True)
 class LoopAlongFusion(FusionPass):
-    """Let an elementwise kernel compute the small tables that nothing else reads, once a thread.
+    """Let elementwise kernels compute the small tables that only such read, once a thread.
 
         angles = fusion(); y = fusion(x, angles)    =>    y = fusion(x), the kernel loop-along
 
@@ -107,65 +107,82 @@ class _Rewriter:
     recorder: FusionRecorder
 
     def visit(self, fusion: Instruction) -> None:
-        """Decide about one kernel and the tables that it reads, and fuse them."""
+        """Decide about one kernel, the tables that it reads and what else reads these, and fuse them."""
         tables = _tables(fusion)
         if not tables and not _has_parts(fusion):
             return
-        whole = _together(tables, fusion)
-        found = loop_along_of(region_of(whole))
-        if isinstance(found, str) or (not tables and found.parts == 1):
-            return  # nothing is computed, or read, less often
+        others = (reader for table in tables for reader in _readers(table))
+        readers = list(dict.fromkeys([fusion, *(one for one in others if one not in tables)]))
+        if any(set(_tables(reader)) != set(tables) for reader in readers):
+            return  # a table would be written for some of them anyway
+        wholes = [_together(tables, reader) for reader in readers]
+        for whole in wholes:
+            found = loop_along_of(region_of(whole))
+            if isinstance(found, str) or (not tables and found.parts == 1):
+                return  # nothing is computed, or read, less often
         first = tables[-1] if tables else fusion.operands[0]
         if not (spent := self.recorder.allows()):
             self.recorder.refused(first, fusion, spent)
             return
-        decision, comparison = self._decide(tables, fusion, whole)
+        decision, comparison = self._decide(tables, readers, wholes)
         if not decision:
             self.recorder.refused(first, fusion, decision)
             return
+        for reader in readers:
+            self._fuse(tables, reader, comparison)
+
+    def _decide(
+        self,
+        tables: Sequence[Instruction],
+        readers: Sequence[Instruction],
+        wholes: Sequence[Instruction],
+    ) -> tuple[Decision, Comparison]:
+        target, launch = self.model.target, self.model.launch_ns
+        unfused = sum(own_ns(self.model, one) + launch for one in (*tables, *readers))
+        fused = 0.0
+        for whole in wholes:
+            edit.set_attribute(whole, "backend_config", written_name(whole, LOOP_ALONG))
+            fused += find_model(self.model.name)(target).run_time(whole).exec_ns + launch
+        comparison = Comparison(unfused / 1000, fused / 1000)
+        wanted = self.options.always
+        for reader in readers:
+            for table in tables:
+                advised = self.recorder.advice.decide(table, reader)
+                if not advised:
+                    return advised, comparison
+                wanted = wanted or advised.wanted
+        for whole in wholes:
+            fits = find_kernel(LOOP_ALONG).fits(Site(region_of(whole), target, Limits()))
+            if not fits:
+                return forbid("along-unfit", words=fits.reason), comparison
+        if comparison.gain_us < 0 and not wanted:
+            return forbid("along-slower", comparison=comparison), comparison
+        return ALLOWED, comparison
+
+    def _fuse(
+        self, tables: Sequence[Instruction], reader: Instruction, comparison: Comparison
+    ) -> None:
         for number, table in enumerate(tables):
-            before = (fusion.name, root_opcode(fusion))
-            apply.fuse(table, fusion)
+            before = (reader.name, root_opcode(reader))
+            apply.fuse(table, reader)
             self.recorder.fused(
                 table,
                 before,
-                fusion,
-                duplicated=False,
+                reader,
+                duplicated=any(one is not reader for one in _readers(table)),
                 comparison=comparison,
                 count=int(not number),
             )
             apply.remove_producer(table)
-        edit.set_attribute(fusion, "kind", "kCustom")
-        edit.set_attribute(fusion, "backend_config", written_name(fusion, LOOP_ALONG))
-
-    def _decide(
-        self, tables: Sequence[Instruction], fusion: Instruction, whole: Instruction
-    ) -> tuple[Decision, Comparison]:
-        target = self.model.target
-        launch = self.model.launch_ns
-        unfused = sum(own_ns(self.model, one) + launch for one in (*tables, fusion))
-        edit.set_attribute(whole, "backend_config", written_name(whole, LOOP_ALONG))
-        fused = find_model(self.model.name)(target).run_time(whole).exec_ns + launch
-        comparison = Comparison(unfused / 1000, fused / 1000)
-        wanted = self.options.always
-        for table in tables:
-            advised = self.recorder.advice.decide(table, fusion)
-            if not advised:
-                return advised, comparison
-            wanted = wanted or advised.wanted
-        fits = find_kernel(LOOP_ALONG).fits(Site(region_of(whole), target, Limits()))
-        if not fits:
-            return forbid("along-unfit", words=fits.reason), comparison
-        if comparison.gain_us < 0 and not wanted:
-            return forbid("along-slower", comparison=comparison), comparison
-        return ALLOWED, comparison
+        edit.set_attribute(reader, "kind", "kCustom")
+        edit.set_attribute(reader, "backend_config", written_name(reader, LOOP_ALONG))
 
 
 def _is_loop(fusion: Instruction) -> bool:
     """Whether a fusion computes element by element, and nothing calls for another kernel."""
     if fusion.attributes.get("kind") not in _LOOPS or custom_name(fusion):
         return False
-    if fusion.has_control_edges or fusion.shape.is_dynamic:
+    if fusion.has_control_edges or fusion.shape.is_dynamic or len(fusion.calls.callers) > 1:
         return False
     return not any([*walk.called_computations(one)] or tells_apart(one) for one in fusion.calls)
 
@@ -175,7 +192,10 @@ def _has_parts(fusion: Instruction) -> bool:
 
 
 def _tables(fusion: Instruction) -> list[Instruction]:
-    """Small kernels whose results only the fusion reads, or others of them; readers before what they read."""
+    """Small kernels that the fusion reads, or others of them; readers before what they read.
+
+    What else reads one is a loop that may compute it, too.
+    """
     most = max((leaf.byte_size for leaf in leaves(fusion.shape)), default=0) // _SMALLER
     found: dict[Instruction, None] = {}
     pending = list(fusion.operands)
@@ -184,7 +204,7 @@ def _tables(fusion: Instruction) -> list[Instruction]:
         source = one.operands[0] if one.opcode == "get-tuple-element" else one
         if source in found or not _is_table(source, most):
             continue
-        if all(reader is fusion or reader in found for reader in _readers(source)):
+        if all(reader in found or _may_compute(reader) for reader in _readers(source)):
             found[source] = None
             pending += source.operands
     return list(found)
@@ -196,6 +216,10 @@ def _readers(source: Instruction) -> Iterator[Instruction]:
             yield from user.users
         else:
             yield user
+
+
+def _may_compute(reader: Instruction) -> bool:
+    return reader.opcode == "fusion" and _is_loop(reader)
 
 
 def _is_table(source: Instruction, most: int) -> bool:

@@ -56,6 +56,24 @@ PADDED = """
 """
 
 
+PAIRED = """
+  pairs = f32[{b},{t},{h},{s},2] reshape(w)
+  even = f32[{b},{t},{h},{s},1] slice(pairs), slice={{[0:{b}], [0:{t}], [0:{h}], [0:{s}], [0:1]}}
+  odd = f32[{b},{t},{h},{s},1] slice(pairs), slice={{[0:{b}], [0:{t}], [0:{h}], [0:{s}], [1:2]}}
+  c1 = f32[{b},{t},{h},{s},1] broadcast(cs), dimensions={{1,3}}
+  t1 = f32[{b},{t},{h},{s},1] broadcast(sn), dimensions={{1,3}}
+  ec = f32[{b},{t},{h},{s},1] multiply(even, c1)
+  os = f32[{b},{t},{h},{s},1] multiply(odd, t1)
+  es = f32[{b},{t},{h},{s},1] multiply(even, t1)
+  oc = f32[{b},{t},{h},{s},1] multiply(odd, c1)
+  first = f32[{b},{t},{h},{s},1] subtract(ec, os)
+  second = f32[{b},{t},{h},{s},1] add(es, oc)
+  both = f32[{b},{t},{h},{s},2] concatenate(first, second), dimensions={{4}}
+  o = f32[{b},{t},{h},{d}] reshape(both)
+  ROOT r = {k}[{b},{t},{h},{d}] convert(o)
+"""
+
+
 def _sizes(kind: str, dims: tuple[int, ...]) -> dict[str, object]:
     return {"k": kind, **dict(zip("bthd", dims, strict=True)), "s": dims[-1] // 2}
 
@@ -92,6 +110,22 @@ def test_halves_of_every_size(
     code = KernelCode.of(kernels)
     assert code.reads("x") == 2
     assert len(code.calls("powf")) == tile["vector"]
+
+
+def test_neighbours_that_are_turned_together() -> None:
+    """The other style of rotary embeddings: even and odd places, not halves."""
+    body = "\n".join(
+        line
+        for line in (ROPE + PAIRED).splitlines()
+        if line.split(" = ")[0].strip()
+        not in {"cb", "sb", "a", "z", "ac", "zs", "zc", "as", "lo", "hi"}
+    )
+    text = _rope("bf16", (2, 9, 12, 32)).replace
+    sizes = _sizes("bf16", (2, 9, 12, 32))
+    whole = text((ROPE + JOINED).format(**sizes), body.format(**sizes) + "\n")
+    code = KernelCode.of(check_kernel(whole, "loop-along", {"steps": 4, "vector": 8}))
+    assert code.reads("x") == 1
+    assert len(code.calls("powf")) == 4
 
 
 def test_special_values() -> None:
@@ -171,6 +205,23 @@ def test_what_others_read_stays_a_kernel() -> None:
     assert (step.producer, step.fusion) == ("table", "y")
     assert step.comparison is not None
     assert step.comparison.gain_us > 0
+
+
+def test_tables_that_several_kernels_read() -> None:
+    """Queries and keys are turned by the same angles: each kernel computes them, with a body of its own."""
+    root = """z = f32[2048,32,64] fusion(x, table), kind=kLoop, calls=again
+  ROOT t = (f32[2048,32,64], f32[2048,32,64]) tuple(y, z)"""
+    text = TABLE.format(t=2048, root=root)
+    assert not LoopAlongFusion().fuse(hloopt.parse(text.replace("again", "turned"))).steps
+    turned = text[text.index("turned") : text.index("ENTRY")]
+    module = hloopt.parse(text.replace("ENTRY", turned.replace("turned", "again") + "ENTRY"))
+    first, second = LoopAlongFusion().fuse(module).steps
+    assert first.duplicated
+    assert not second.duplicated
+    hloopt.verify(module)
+    assert [custom_name(one) for one in module.entry if one.opcode == "fusion"] == [
+        "loop-along"
+    ] * 2
 
 
 def test_the_passes_limits() -> None:

@@ -144,6 +144,12 @@ def test_others_are_sorted(kind: str, minor: int, count: int, why: str) -> None:
     assert why in found.reason
 
 
+def test_no_rows_are_no_kernel() -> None:
+    """Arrays without elements stay as they are."""
+    module = hloopt.parse(ALONE.format(kind="f32", rows=0, minor=64, count=4, largest="true"))
+    assert not RowFusion(always=True).fuse(module).steps
+
+
 def test_what_takes_longer_than_a_sort_is_sorted() -> None:
     """Each element that is wanted is an exchange of all threads."""
     for count, kept in ((8, False), (900, True)):

@@ -38,7 +38,12 @@ def pick_form(topk: Instruction) -> tuple[int, int, int] | None:
     source = topk.operands[0].array
     count, minor = topk.attributes["k"], source.dims[-1]
     is_ordered = source.dtype.is_integer or source.dtype.name in _ORDERED_FLOATS
-    if not 0 < count < minor or not is_ordered or not 8 <= source.dtype.bits <= 32:
+    if (
+        not source.elements
+        or not 0 < count < minor
+        or not is_ordered
+        or not 8 <= source.dtype.bits <= 32
+    ):
         return None
     return source.elements // minor, minor, count
 
