@@ -101,6 +101,7 @@ _OWN: Final[Mapping[str, str]] = {
     "attention-recognition": "kernels.attention_recognition.AttentionRecognition",
     "row-fusion": "kernels.row_fusion.RowFusion",
     "loop-along-fusion": "kernels.loop_along_fusion.LoopAlongFusion",
+    "product-fusion": "kernels.product_fusion.ProductFusion",
     "loop-fusion": "fusion.loop_fusion.LoopFusion",
     "instruction-fusion": "fusion.instruction_fusion.InstructionFusion",
     "fusion-merger": "fusion.fusion_merger.FusionMerger",
@@ -191,7 +192,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
     "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
-    f"loop-fusion,attention-recognition,row-fusion,{_FUSION},loop-along-fusion,cse,dce",
+    f"loop-fusion,attention-recognition,row-fusion,product-fusion,{_FUSION},loop-along-fusion,cse,dce",
     "device": _DEVICE,
     "device-cpu": "",
     "device-native": _NATIVE,

@@ -7,20 +7,44 @@
 ``waves`` are the tiles over the cores, rounded up; ``rate`` the flops a second of a core: what its matrix units
 sustain by such instructions, what its shared memory feeds to the registers of warps, and the second-level cache
 to shared memory.  A warp of ``rows`` by ``columns`` results reads ``rows + columns`` elements for
-``2 * rows * columns`` flops.  With one rate fitted to the largest it is within 9 % of 512 to 8192 squared on an
-RTX PRO 6000 (public benchmark blackwell-tensorcore-kernels).
+``2 * rows * columns`` flops.  No step takes less than memory takes to answer, over the stages on their way.
+With one rate fitted to the largest it is within 9 % of 512 to 8192 squared on an RTX PRO 6000 (public benchmark
+blackwell-tensorcore-kernels).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Final
 
+from hloopt.analysis.backend_config import custom_name
+from hloopt.analysis.cost import instruction_cost
+from hloopt.analysis.exact_values import EXACT, exact_dtype
 from hloopt.cost_models.device_times import L2_SPEEDUP
+from hloopt.cost_models.gemm import product_shape
+from hloopt.cost_models.instructions import latencies_of
+from hloopt.cost_models.model import RunTime
+from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
 from hloopt.targets import Target
+from hloopt.types import DTYPES, elements_of
 
-__all__ = ["TileSizes", "matrix_unit_time"]
+__all__ = [
+    "MATRIX_UNITS",
+    "NAME",
+    "TileSizes",
+    "matrix_unit_run_time",
+    "matrix_unit_time",
+    "tiles_of",
+]
+
+NAME: Final = "matrix-units"
+"""The name of this model in reports."""
+
+MATRIX_UNITS: Final = "dot-mma"
+"""The name of the kernel, in the configuration of a fusion."""
 
 _FILL_S: Final = 1e-6
 """First loads and last stores."""
@@ -29,16 +53,46 @@ _L2_CLOCK_BYTES: Final = 64
 _SUSTAINED: Final = {9: 0.6, 10: 0.6}
 """Share of the peak by the major number of the compute capability: where larger instructions reach the rest."""
 _SUSTAINED_ELSEWHERE: Final = 0.85
+_FIRST: Final = (8, 0)
+_ADDRESSES: Final = 80
+"""Registers of a thread beside sums and fragments."""
+_TRANSCENDENTAL: Final = 16
+"""Multiply-adds in whose time the special function units compute one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileSizes:
-    """A tile of a block and of a warp, of results."""
+    """A tile: results of a block and of a warp, bytes along the contracted axis, stages in shared memory."""
 
     rows: int
     columns: int
+    depth_bytes: int
     warp_rows: int
     warp_columns: int
+    stages: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * (self.rows // self.warp_rows) * (self.columns // self.warp_columns)
+
+
+_TILES: Final = tuple(TileSizes(*sizes) for sizes in (
+    (128, 256, 64, 64, 64, 3), (256, 128, 64, 64, 64, 3), (128, 128, 64, 64, 64, 3), (128, 128, 64, 64, 32, 3),
+    (128, 64, 64, 64, 32, 3), (64, 128, 64, 32, 64, 3), (64, 64, 128, 32, 32, 3), (64, 64, 64, 32, 32, 3),
+    (64, 32, 128, 32, 16, 3), (32, 64, 128, 16, 32, 3), (32, 32, 128, 16, 16, 3), (16, 128, 128, 16, 32, 4),
+    (16, 64, 128, 16, 16, 4), (128, 16, 128, 32, 16, 4),
+))  # fmt: skip
+
+
+def tiles_of(target: Target) -> list[TileSizes]:
+    """The tiles that a block of a device has room for, those with most results first."""
+    most = target.shared_per_block_optin
+    return [
+        tile
+        for tile in _TILES
+        if tile.stages * (tile.rows + tile.columns) * tile.depth_bytes <= most
+    ]
 
 
 def matrix_unit_time(
@@ -48,14 +102,17 @@ def matrix_unit_time(
     element_bytes: int,
     moved_bytes: int,
     target: Target,
+    *,
+    copied: bool = True,
 ) -> float:
     """Seconds, without the launch, of b products of m by k and k by n elements; ``sizes`` are b, m, n, k.
 
-    ``moved_bytes`` is what comes from memory and goes there.  Infinite on devices whose rates are not known.
+    ``moved_bytes`` is what comes from memory and goes there.  ``copied`` says that both operands are copied, so
+    that all stages but one are on their way at once; else one is.  Infinite on devices without such units.
     """
     batch, rows, columns, depth = sizes
     peak = target.peak_flops(dtype, "matrix")
-    if not peak:
+    if not peak or target.capability < _FIRST:
         return float("inf")
     blocks = batch * ceil(rows / tile.rows) * ceil(columns / tile.columns)
     clock = target.clock_ghz * 1e9
@@ -69,4 +126,90 @@ def matrix_unit_time(
     rate = min(sustained, fed, from_l2 * cached)
     waves = ceil(blocks / target.cores)
     computing = waves * 2 * tile.rows * tile.columns * depth / rate
+    steps = ceil(depth * element_bytes / tile.depth_bytes)
+    ahead = tile.stages - 1 if copied else 1
+    waiting = latencies_of(target).memory / clock / ahead
+    turns = ceil(blocks / (target.cores * _resident(tile, target)))
+    computing = max(computing, turns * steps * waiting)
     return _FILL_S + max(computing, moved_bytes / target.memory_bandwidth)
+
+
+def _resident(tile: TileSizes, target: Target) -> int:
+    """Blocks that a core has at once."""
+    shared = tile.stages * (tile.rows + tile.columns) * tile.depth_bytes
+    sums = tile.warp_rows * tile.warp_columns // 32
+    registers = sums + (tile.warp_rows + tile.warp_columns) // 4 + _ADDRESSES
+    return max(
+        1,
+        min(
+            target.shared_per_core // (shared + target.reserved_shared_per_block),
+            target.threads_per_core // tile.threads,
+            target.registers_per_core // (tile.threads * min(255, registers)),
+        ),
+    )
+
+
+def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
+    """Of a fusion that says that the kernel computes it; None for every other instruction.
+
+    What stands in front of the product is computed for each tile that reads it, what stands behind it once;
+    both take the time of plain units, one after the other with that of the matrix units.
+    """
+    if fusion.opcode != "fusion" or custom_name(fusion) != MATRIX_UNITS or not target.has_threads:
+        return None
+    product = product_of(fusion)
+    shape = product_shape(product) if product is not None else None
+    if product is None or shape is None:
+        return None
+    found = [exact_dtype(one, lambda _: True).name for one in product.operands[:2]]
+    dtype = next((name for name, exact in EXACT.items() if exact.issuperset(found)), "")
+    if not dtype:
+        return None
+    cost = instruction_cost(fusion)
+    sizes = (shape.batch, shape.rows, shape.columns, shape.depth)
+    element_bytes = DTYPES[dtype].bits // 8
+    around = _around(fusion, product)
+    copied = not (around["lhs"] or around["rhs"])
+    lanes = target.clock_ghz * 2e9 * target.cores * target.fpus_per_core
+
+    def seconds(tile: TileSizes) -> float:
+        """Of the products, of what stands around them, and of the operands' bytes out of the cache."""
+        across, down = ceil(shape.columns / tile.columns), ceil(shape.rows / tile.rows)
+        work = around["lhs"] * across + around["rhs"] * down + around["behind"]
+        units = matrix_unit_time(sizes, tile, dtype, element_bytes, 0, target, copied=copied)
+        return units + work / lanes
+
+    best = min(tiles_of(target), key=seconds)
+    computing = seconds(best) * 1e9
+    bandwidth = target.memory_bandwidth * 1e-9
+    reading, writing = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth
+    blocks = shape.batch * ceil(shape.rows / best.rows) * ceil(shape.columns / best.columns)
+    return RunTime(
+        cost.flops + cost.transcendentals,
+        cost.bytes_read,
+        cost.bytes_written,
+        reading,
+        writing,
+        computing,
+        max(computing, _FILL_S * 1e9 + reading + writing),
+        blocks,
+        best.threads,
+    )
+
+
+def _around(fusion: Instruction, product: Instruction) -> Mapping[str, float]:
+    """Flops of what is computed of each operand of the product, and behind it."""
+    found = {"lhs": 0.0, "rhs": 0.0, "behind": 0.0}
+    places: dict[Instruction, str] = {}
+    for one in reversed(list(fusion.calls)):
+        if one is product:
+            places.update(zip(one.operands[:2], ("lhs", "rhs"), strict=True))
+            continue
+        place = places.get(one, "behind")
+        if place != "behind":
+            places.update(dict.fromkeys(one.operands, place))
+        if one.opcode != "parameter" and one.op.is_elementwise:
+            cost = instruction_cost(one)
+            size = max(cost.flops, elements_of(one.shape))
+            found[place] += size + _TRANSCENDENTAL * cost.transcendentals
+    return found

@@ -15,6 +15,8 @@ from hloopt.cost_models.contention import waiting_ns
 from hloopt.cost_models.gemm import NAME as GEMM
 from hloopt.cost_models.gemm import gemm_run_time
 from hloopt.cost_models.host import BLAS, blas_run_time
+from hloopt.cost_models.matrix_units import NAME as MATRIX_UNITS
+from hloopt.cost_models.matrix_units import matrix_unit_run_time
 from hloopt.cost_models.model import Bound, CostModel, RunTime
 from hloopt.cost_models.registry import ROOFLINE
 from hloopt.cost_models.roofline import Roofline, product_of
@@ -62,6 +64,9 @@ class Predictor:
             least = self._roofline.rates(kernel)
             if self.model.name == ROOFLINE:
                 return least, ROOFLINE
+            found = matrix_unit_run_time(kernel, self.target)
+            if found is not None:
+                return found, MATRIX_UNITS
             found = gemm_run_time(kernel, self.target)
             if found is not None:
                 return found, GEMM

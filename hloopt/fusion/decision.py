@@ -117,6 +117,8 @@ REASONS: Final[dict[str, str]] = {
     "rows-slower": "over whole rows one kernel would take {fused:.3f} us, apart they take {unfused:.3f} us",
     "along-unfit": "no kernel goes along a dimension here: {words}",
     "along-slower": "with its tables one kernel would take {fused:.3f} us, apart they take {unfused:.3f} us",
+    "product-unfit": "no kernel of matrix units takes it: {words}",
+    "product-slower": "with what is around it the product would take {fused:.3f} us, apart {unfused:.3f} us",
     "loop-slower": "as one kernel it would take longer: {words}",
 }
 

@@ -20,7 +20,7 @@ __all__ = [
 STRATEGIES: Final = frozenset({
     "instruction-fusion", "fusion-merger", "multi-output-fusion", "priority-fusion",
     "horizontal-loop-fusion", "horizontal-input-fusion", "loop-fusion", "row-fusion", "gemm-fusion",
-    "attention-recognition", "loop-along-fusion",
+    "attention-recognition", "loop-along-fusion", "product-fusion",
 })  # fmt: skip
 """The passes of hloopt that decide what is fused with what."""
 

@@ -35,7 +35,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     for reason, names in {
         "XLA has fused its modules, and emits its own fusions": (
             "sort-iota-fusion gemm-fusion triton-softmax-rewriter loop-fusion row-fusion instruction-fusion"
-            " attention-recognition loop-along-fusion"
+            " attention-recognition loop-along-fusion product-fusion"
             " fusion-merger priority-fusion multi-output-fusion horizontal-loop-fusion"
             " horizontal-input-fusion rename-fusions copy-fusion fusion-wrapper defuse locked-fusion"
             " native-loop-fusion native-row-fusion"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
@@ -14,13 +13,13 @@ from hloopt.dataclass import dataclass
 from hloopt.fusion.apply import restore_order
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import FusionPlan
-from hloopt.fusion.merge import new_parameter
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.recorder import FusionPass, FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
-from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.ir import Instruction, Module, edit
 from hloopt.kernels import is_kernel
+from hloopt.kernels.cluster_bodies import apart_from, fuse_cluster, whole_of
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
@@ -145,7 +144,7 @@ class _Rewriter:
         if not decision:
             self.recorder.refused(first, last, decision)
             return False
-        self._fuse(cluster, comparison)
+        fuse_cluster(cluster, _NAME, cluster.kernel, self.recorder, comparison)
         return True
 
     def _decide(self, cluster: RowCluster) -> tuple[Decision, Comparison | None]:
@@ -153,8 +152,8 @@ class _Rewriter:
         advised = self.recorder.advice.decide(cluster.heroes[0], cluster.last)
         if not advised:
             return advised, None
-        apart = _apart(cluster)
-        whole = _whole(apart, cluster)
+        apart = apart_from(cluster, _NAME)
+        whole = whole_of(apart, cluster, _NAME)
         kernel = find_kernel(cluster.kernel)
         fits = kernel.fits(Site(region_of(whole), self.model.target, Limits()))
         if not fits:
@@ -173,103 +172,10 @@ class _Rewriter:
 
     def _unfused(self, cluster: RowCluster) -> float:
         """Nanoseconds of what becomes of the cluster otherwise."""
-        apart, target = _apart(cluster), self.model.target
+        apart, target = apart_from(cluster, _NAME), self.model.target
         PriorityFusion(cost_model=self.model.name).fuse(apart, device=target)
         if target.name in names():
             MultiOutputFusion(cost_model=self.model.name, target=target.name).fuse(apart)
         model = find_model(self.model.name)(target)
         kernels = [one for one in apart.entry if is_kernel(one)]
         return sum(own_ns(model, one) + model.launch_ns for one in kernels)
-
-    def _fuse(self, cluster: RowCluster, comparison: Comparison | None) -> None:
-        module = cluster.last.home.module
-        assert module is not None, "of a module"
-        body = edit.add_computation(module, _body(cluster))
-        last = cluster.last
-        attributes = {"kind": "kCustom", "calls": body}
-        operands = _operands(cluster)
-        fusion = Instruction(_NAME, "fusion", body.root.shape, operands, attributes, last.metadata)
-        fusion.offset = last.offset
-        fusion = edit.insert_before(last, fusion)
-        edit.set_attribute(fusion, "backend_config", written_name(fusion, cluster.kernel))
-        _hand_over(cluster, fusion)
-        self._record(cluster, fusion, comparison)
-        for one in (*reversed(cluster.members), *reversed(cluster.absorbed)):
-            if not one.users and not one.is_root:
-                edit.remove(one)
-
-    def _record(
-        self, cluster: RowCluster, fusion: Instruction, comparison: Comparison | None
-    ) -> None:
-        last, name, count = cluster.last, cluster.last.name, 1
-        for one in reversed((*cluster.absorbed, *cluster.members)):
-            if one is not last:
-                self.recorder.fused(
-                    one,
-                    (name, last.opcode),
-                    fusion,
-                    duplicated=one in cluster.absorbed and len(one.users) > 1,
-                    multi_output=one in cluster.results,
-                    comparison=comparison,
-                    count=count,
-                )
-                name, count = fusion.name, 0
-
-
-def _operands(cluster: RowCluster) -> tuple[Instruction, ...]:
-    """What the kernel reads, in the order of its parameters."""
-    inside = {*cluster.absorbed, *cluster.members}
-    read = (part for one in (*cluster.absorbed, *cluster.members) for part in one.operands)
-    return tuple(dict.fromkeys(part for part in read if part not in inside))
-
-
-def _body(
-    cluster: RowCluster, region: Callable[[Computation], Computation] = lambda called: called
-) -> Computation:
-    """A computation of a cluster in no module yet, which calls ``region`` of what the cluster calls."""
-    body = Computation(f"{_NAME}_computation")
-    copies = {
-        operand: edit.append(body, new_parameter(number, operand))
-        for number, operand in enumerate(_operands(cluster))
-    }
-    for one in (*cluster.absorbed, *cluster.members):
-        attributes = {
-            key: region(value) if isinstance(value, Computation) else value
-            for key, value in one.attributes.items()
-        }
-        parts = tuple(copies[part] for part in one.operands)
-        copy = Instruction(
-            one.name, one.opcode, one.shape, parts, attributes, one.metadata, one.offset
-        )
-        copies[one] = edit.append(body, copy)
-    results = tuple(copies[one] for one in cluster.results)
-    body.root = results[0] if len(results) == 1 else build.make(body, "tuple", results)
-    return body
-
-
-def _apart(cluster: RowCluster) -> Module:
-    """A module that computes the cluster of parameters."""
-    apart = Module("rows", cluster.last.home.module.source if cluster.last.home.module else None)
-    regions = {
-        called: edit.add_computation(apart, build.clone_computation(called))
-        for one in cluster.members
-        for called in walk.called_computations(one)
-    }
-    apart.entry = edit.add_computation(apart, _body(cluster, regions.__getitem__))
-    return apart
-
-
-def _whole(apart: Module, cluster: RowCluster) -> Instruction:
-    """A fusion, in no module, of all that a module computes."""
-    body = apart.entry
-    attributes = {"kind": "kCustom", "calls": body}
-    return Instruction(_NAME, "fusion", body.root.shape, _operands(cluster), attributes)
-
-
-def _hand_over(cluster: RowCluster, fusion: Instruction) -> None:
-    """Let those who read the cluster's results read the fusion's."""
-    for number, one in enumerate(cluster.results):
-        new = fusion
-        if len(cluster.results) > 1:
-            new = build.element(cluster.last, fusion, number, one.metadata)
-        edit.replace_uses(one, new)

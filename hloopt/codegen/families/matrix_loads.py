@@ -14,6 +14,7 @@ from math import gcd
 from typing import Final
 
 from hloopt.analysis.contraction import AxisGroup, Side
+from hloopt.analysis.exact_values import exact_dtype
 from hloopt.analysis.index import Index, Indices, Symbol, delinearize, linearize, narrowed
 from hloopt.codegen import index_at, position_of
 from hloopt.codegen.elements import Elements
@@ -29,7 +30,6 @@ from hloopt.kernels.families.matrix_tiling import (
     CHUNK_BYTES,
     MatrixTiling,
     TileLayout,
-    exact_dtype,
 )
 from hloopt.ops.traits import op_table
 from hloopt.types import DType, dtype
@@ -68,7 +68,8 @@ class TileLoad:
         self.chunks = self.layout.rows * self.layout.chunks
         self.each = -(-self.chunks // tiling.threads)
         self.dtype = dtype(tiling.step.dtype)
-        self.exact = exact_dtype(f.region, self.side.instruction)
+        inside = frozenset(f.region.body)
+        self.exact = exact_dtype(self.side.instruction, inside.__contains__)
         self.is_copied = self._is_copied()
         stages = tiling.stages * self.layout.elements
         size = tiling.element_bytes

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import gcd
 from typing import Final
 
 from hloopt.analysis.contraction import AxisGroup, Contraction, Side
+from hloopt.analysis.exact_values import EXACT, exact_dtype, keeps_values
 from hloopt.analysis.region import Region
-from hloopt.cost_models.matrix_units import TileSizes, matrix_unit_time
+from hloopt.cost_models.matrix_units import TileSizes, matrix_unit_time, tiles_of
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.ir import Instruction
 from hloopt.kernel_ir.matrix_steps import MATRIX_STEPS, MatrixStep
 from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.dot_tiling import oriented
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.spec import Tile
-from hloopt.ops.traits import REARRANGING
-from hloopt.types import DType
 
 __all__ = [
     "CHUNK_BYTES",
     "MatrixTiling",
     "TileLayout",
     "default_matrix_tile",
-    "exact_dtype",
     "matrix_step_of",
     "matrix_tiling_of",
     "moved_bytes",
@@ -39,25 +35,7 @@ CHUNK_BYTES: Final = 16
 _GROUP: Final = 8
 """Tiles along m that run one after the other, so that they find the same columns in the cache."""
 
-_SMALL_FLOATS: Final = frozenset({
-    "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e3m4", "f8e5m2fnuz", "f8e4m3fnuz", "f4e2m1fn",
-})  # fmt: skip
-_EXACT: Final[Mapping[str, frozenset[str]]] = {
-    "f16": _SMALL_FLOATS | {"f16"},
-    "bf16": _SMALL_FLOATS | {"bf16"},
-    "s8": frozenset({"s2", "s4", "s8"}),
-}
-"""The types whose numbers the operands of a matrix unit have exactly."""
 _DEPTHS: Final = {"f16": 16, "bf16": 16, "s8": 32}
-_KEEPING: Final = REARRANGING - {"bitcast"} | {"convert"}
-
-# Bytes of k in shared memory: rows of 64 and of 128 bytes; m, n, and those of a warp; stages.
-_SHAPES: Final = (
-    (128, 256, 64, 64, 64, 3), (256, 128, 64, 64, 64, 3), (128, 128, 64, 64, 64, 3), (128, 128, 64, 64, 32, 3),
-    (128, 64, 64, 64, 32, 3), (64, 128, 64, 32, 64, 3), (64, 64, 128, 32, 32, 3), (64, 64, 64, 32, 32, 3),
-    (64, 32, 128, 32, 16, 3), (32, 64, 128, 16, 32, 3), (32, 32, 128, 16, 16, 3), (16, 128, 128, 16, 32, 4),
-    (16, 64, 128, 16, 16, 4), (128, 16, 128, 32, 16, 4),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -151,40 +129,19 @@ class MatrixTiling:
         return TileLayout(along_k, rows, span // self.each, self.each)
 
 
-def exact_dtype(region: Region, instruction: Instruction) -> DType:
-    """The narrowest type that has the values of an operand, by the ops that keep values in front of it."""
-    found: DType = instruction.array.dtype
-    inside = frozenset(region.body)
-    while (
-        instruction.opcode in _KEEPING
-        and instruction in inside
-        and _keeps(instruction.operands[0].array.dtype, instruction.array.dtype)
-    ):
-        instruction = instruction.operands[0]
-        found = instruction.array.dtype
-    return found
-
-
-def _keeps(source: DType, target: DType) -> bool:
-    if source is target:
-        return True
-    if source.is_float:
-        return target.name == "f32" or source.name in _EXACT.get(target.name, ())
-    return source.kind == target.kind == "signed" and source.bits <= target.bits
-
-
 def matrix_step_of(region: Region, contraction: Contraction) -> MatrixStep | str:
     """The step of matrix units that computes a product as exactly as it is asked for, or why none does."""
     sides = (contraction.lhs, contraction.rhs)
     if any(side.scale is not None for side in sides):
         return f"{contraction.hero.name} has scales of blocks"
-    found = [exact_dtype(region, side.instruction) for side in sides]
+    inside = frozenset(region.body).__contains__
+    found = [exact_dtype(side.instruction, inside) for side in sides]
     kind = contraction.kind
     names = " and ".join(dict.fromkeys(one.name for one in found))
-    fitting = [name for name, exact in _EXACT.items() if all(one.name in exact for one in found)]
+    fitting = [name for name, exact in EXACT.items() if all(one.name in exact for one in found)]
     if not fitting:
         return f"no matrix unit multiplies {names} without rounding them"
-    if not all(_keeps(one, kind) for one in found) or kind.bits > 32:
+    if not all(keeps_values(one, kind) for one in found) or kind.bits > 32:
         return f"{names} are multiplied as {kind.name}"
     return MATRIX_STEPS[f"m16n8k{_DEPTHS[fitting[0]]}.{fitting[0]}"]
 
@@ -192,11 +149,16 @@ def matrix_step_of(region: Region, contraction: Contraction) -> MatrixStep | str
 def shapes_of(site: Site, step: MatrixStep) -> list[dict[str, int]]:
     """The tiles that a block of a device has room for."""
     size = 1 if step.dtype == "s8" else 2
-    most = site.target.shared_per_block_optin
     return [
-        {"m": m, "n": n, "k": k // size, "warp_m": warp_m, "warp_n": warp_n, "stages": stages}
-        for m, n, k, warp_m, warp_n, stages in _SHAPES
-        if stages * (m + n) * k <= most
+        {
+            "m": tile.rows,
+            "n": tile.columns,
+            "k": tile.depth_bytes // size,
+            "warp_m": tile.warp_rows,
+            "warp_n": tile.warp_columns,
+            "stages": tile.stages,
+        }
+        for tile in tiles_of(site.target)
     ]
 
 
@@ -210,10 +172,23 @@ def tile_seconds(site: Site, contraction: Contraction, step: MatrixStep, tile: T
     """How long a product takes by a tile, without the launch."""
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
     sizes = (b, m, n, -(-k // tile["k"]) * tile["k"])
-    shape = TileSizes(tile["m"], tile["n"], tile["warp_m"], tile["warp_n"])
     element_bytes = 1 if step.dtype == "s8" else 2
+    shape = TileSizes(
+        tile["m"],
+        tile["n"],
+        tile["k"] * element_bytes,
+        tile["warp_m"],
+        tile["warp_n"],
+        tile["stages"],
+    )
     moved = moved_bytes(site)
-    return matrix_unit_time(sizes, shape, step.dtype, element_bytes, moved, site.target)
+    inside = frozenset(site.region.body).__contains__
+    sides = (contraction.lhs, contraction.rhs)
+    found = [exact_dtype(side.instruction, inside).name for side in sides]
+    copied = found == [step.dtype] * 2
+    return matrix_unit_time(
+        sizes, shape, step.dtype, element_bytes, moved, site.target, copied=copied
+    )
 
 
 def default_matrix_tile(site: Site) -> dict[str, int]:

@@ -1,0 +1,139 @@
+"""What one kernel can compute with a matrix product: what its operands are computed from, and what follows it.
+
+A *cluster* has one dot.  Behind it stands what is computed element by element of it, and what only moves its
+elements, up to what else reads it.  In front of it, and beside what is behind, stands what
+nothing else reads and any thread computes quickly, and what is cheap wherever it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+from hloopt.analysis.cost import instruction_cost
+from hloopt.analysis.elementwise import is_elementwise, tells_apart
+from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction, walk
+from hloopt.ops.traits import REARRANGING
+from hloopt.types import ArrayShape
+
+__all__ = ["ProductCluster", "product_clusters"]
+
+_CHEAP: Final = frozenset({"broadcast", "constant", "iota"})
+"""Computed wherever they are read: no kernel writes them for another."""
+
+_MOST_LOOKED_AT: Final = 256
+"""Instructions behind a dot, and in front of what its kernel reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProductCluster:
+    """What one kernel computes; see ``Cluster``.  ``dot`` is among the members."""
+
+    dot: Instruction
+    absorbed: tuple[Instruction, ...]
+    members: tuple[Instruction, ...]
+    results: tuple[Instruction, ...]
+
+    @property
+    def last(self) -> Instruction:
+        """The member that comes last."""
+        return self.members[-1]
+
+
+def product_clusters(
+    dot: Instruction, places: Mapping[Instruction, int]
+) -> Iterator[ProductCluster]:
+    """The clusters of a dot that may gain: with all that fits, with what follows it only, without that.
+
+    ``places`` are those of a topological order.
+    """
+    behind = _behind(dot, places)
+    seen: set[tuple[Instruction, ...]] = set()
+    for members, before in ((behind, True), (behind, False), ([dot], True)):
+        cluster = _cluster(dot, members, places, before=before)
+        every = (*cluster.absorbed, *cluster.members)
+        if len(every) > 1 and every not in seen:
+            seen.add(every)
+            yield cluster
+
+
+def _behind(dot: Instruction, places: Mapping[Instruction, int]) -> list[Instruction]:
+    """The dot and what follows it in topological order, up to the first reader that cannot.
+
+    So nothing that they read is computed from the dot elsewhere, and all other readers come behind them.
+    """
+    members, inside = [dot], {dot}
+    number = count()
+    pending: list[tuple[int, int, Instruction]] = []
+
+    def follow(one: Instruction) -> None:
+        for user in one.users:
+            heappush(pending, (places[user], next(number), user))
+
+    follow(dot)
+    while pending and len(members) < _MOST_LOOKED_AT:
+        one = heappop(pending)[2]
+        if one in inside or not (one.users or one.is_root):
+            continue
+        if not _follows(one, dot):
+            break
+        inside.add(one)
+        members.append(one)
+        follow(one)
+    return members
+
+
+def _follows(one: Instruction, dot: Instruction) -> bool:
+    """Whether a kernel that has the dot's elements can compute those of an instruction."""
+    if not _may_join(one) or one.array.elements != dot.array.elements:
+        return False
+    return is_elementwise(one) or (one.opcode in REARRANGING and one.opcode != "broadcast")
+
+
+def _may_join(one: Instruction) -> bool:
+    if not isinstance(one.shape, ArrayShape) or one.shape.is_dynamic or one.shape.dtype.bits < 8:
+        return False
+    return not (
+        one.has_control_edges or tells_apart(one) or next(walk.called_computations(one), None)
+    )
+
+
+def _cluster(
+    dot: Instruction,
+    members: list[Instruction],
+    places: Mapping[Instruction, int],
+    *,
+    before: bool,
+) -> ProductCluster:
+    inside = set(members)
+    absorbed: set[Instruction] = set()
+    pending = [part for one in members if before or one is not dot for part in one.operands]
+    while pending and len(absorbed) < _MOST_LOOKED_AT:
+        one = pending.pop()
+        if one in inside or not _may_join(one):
+            continue
+        if _is_cheap(one) or _serves(one, inside):
+            inside.add(one)
+            absorbed.add(one)
+            pending += one.operands
+    results = tuple(
+        one for one in members if one.is_root or any(user not in inside for user in one.users)
+    )
+    order = sorted(absorbed, key=places.__getitem__)
+    return ProductCluster(dot, tuple(order), tuple(members), results)
+
+
+def _is_cheap(one: Instruction) -> bool:
+    return one.opcode in _CHEAP and (one.opcode != "constant" or one.array.elements == 1)
+
+
+def _serves(one: Instruction, inside: set[Instruction]) -> bool:
+    """Whether only the cluster reads an instruction, which takes a few plain operations an element."""
+    if one.is_root or not one.users or not all(user in inside for user in one.users):
+        return False
+    if one.opcode in REARRANGING:
+        return True
+    return is_elementwise(one) and not instruction_cost(one).transcendentals

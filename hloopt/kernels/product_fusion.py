@@ -1,0 +1,163 @@
+"""A matrix product as one kernel with what its operands are computed from and what follows it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from hloopt.analysis.backend_config import written_name
+from hloopt.analysis.region import region_of
+from hloopt.cost_models.matrix_units import MATRIX_UNITS
+from hloopt.cost_models.model import Comparison, CostModel
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import DEFAULT
+from hloopt.dataclass import dataclass
+from hloopt.fusion.apply import restore_order
+from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.history import FusionPlan
+from hloopt.fusion.priority_fusion import PriorityFusion
+from hloopt.fusion.recorder import FusionPass, FusionRecorder
+from hloopt.fusion.strategies import fusible_computations
+from hloopt.ir import Instruction, Module, edit, walk
+from hloopt.kernels import is_kernel
+from hloopt.kernels.cluster_bodies import apart_from, fuse_cluster, whole_of
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.product_clusters import ProductCluster, product_clusters
+from hloopt.kernels.registry import find_kernel, kernels
+from hloopt.rewrite.pass_ import PassLog
+from hloopt.targets import Target, find_target
+
+__all__ = ["ProductFusion"]
+
+_NAME: Final = "product_fusion"
+
+
+@dataclass(frozen=True)
+class ProductFusion(FusionPass):
+    """Make one kernel of a dot that matrix units multiply and of what is around it.
+
+        p = dot(x, w); y = gelu(p + b) + r    =>    y = fusion(x, w, b, r), the kernel dot-mma
+
+    A library's product ends where the product does: what follows reads it from memory and writes it again, and
+    operands that are computed (weights of bytes with their scales, masks) are written for it.  Here they are
+    part of one kernel where that takes less time than the library's product and the kernels around it: mostly
+    where memory is what a product waits for, few rows times large weights, and on devices whose units reach
+    their rate by such instructions.  What others read, too, becomes a further result.
+
+    cost_model  the model that predicts kernel times
+    target      the device; one without blocks and threads is left alone
+    always      whether what fits is fused whatever the cost model says
+    fuel        the most fusions to make in a module, negative for no limit
+    """
+
+    asks_advice: ClassVar[bool] = True
+    example: ClassVar[str] = """HloModule example
+
+ENTRY main {
+  x = bf16[64,128] parameter(0)
+  q = s8[128,256] parameter(1)
+  s = bf16[256] parameter(2)
+  w = bf16[128,256] convert(q)
+  sb = bf16[128,256] broadcast(s), dimensions={1}
+  scaled = bf16[128,256] multiply(w, sb)
+  ROOT y = bf16[64,256] dot(x, scaled), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+    cost_model: str = DEFAULT
+    target: str = "h200"
+    always: bool = False
+    fuel: int = -1
+
+    def fuse(
+        self, module: Module, log: PassLog | None = None, device: Target | None = None
+    ) -> FusionPlan:
+        """Fuse in place; return what was fused, and what was refused and why.
+
+        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
+        """
+        target = device or find_target(self.target)
+        recorder = FusionRecorder(self, module, log, self.fuel)
+        recorder.plan.target = target.name
+        if not target.has_threads:
+            recorder.log.note(f"{target.name} has no blocks and threads: products stay as they are")
+            return recorder.close()
+        rewriter = _Rewriter(self, recorder.model(self.cost_model, target), recorder)
+        for computation in fusible_computations(module):
+            dots = [one for one in computation if one.opcode == "dot"]
+            if not dots:
+                continue
+            order = walk.post_order(computation)
+            places = {one: place for place, one in enumerate(order)}
+            made = [rewriter.visit(dot, places) for dot in sorted(dots, key=places.__getitem__)]
+            if any(made):
+                restore_order(computation)
+        return recorder.close()
+
+
+class _Rewriter:
+    def __init__(self, options: ProductFusion, model: CostModel, recorder: FusionRecorder) -> None:
+        self.options = options
+        self.model = model
+        self.recorder = recorder
+        self.predictor = Predictor(model)
+
+    def visit(self, dot: Instruction, places: dict[Instruction, int]) -> bool:
+        """Decide about one dot, and fuse what gains most; whether that was done."""
+        is_read = bool(dot.users) or dot.is_root
+        if not is_read or dot.has_control_edges or dot.shape.is_dynamic:
+            return False
+        best: tuple[ProductCluster, Comparison] | None = None
+        last: tuple[ProductCluster, Decision] | None = None
+        for cluster in product_clusters(dot, places):
+            decision, comparison = self._decide(cluster)
+            if not decision or comparison is None:
+                last = last or (cluster, decision)
+            elif best is None or comparison.gain_us > best[1].gain_us:
+                best = cluster, comparison
+        if best is None:
+            if last is not None:
+                self.recorder.refused(dot, last[0].last, last[1])
+            return False
+        if not (spent := self.recorder.allows()):
+            self.recorder.refused(dot, best[0].last, spent)
+            return False
+        fusion = fuse_cluster(best[0], _NAME, MATRIX_UNITS, self.recorder, best[1])
+        places[fusion] = places[best[0].last]
+        for user in fusion.users:
+            places.setdefault(user, places[fusion])
+        return True
+
+    def _decide(self, cluster: ProductCluster) -> tuple[Decision, Comparison | None]:
+        """Whether the kernel takes the cluster, what the user wants, and which takes longer."""
+        advised = self.recorder.advice.decide(cluster.dot, cluster.last)
+        if not advised:
+            return advised, None
+        whole = whole_of(apart_from(cluster, _NAME), cluster, _NAME)
+        site = Site(region_of(whole), self.model.target, Limits())
+        fits = find_kernel(MATRIX_UNITS).fits(site)
+        if not fits:
+            return forbid("product-unfit", words=fits.reason), None
+        first = next((one.name for one in kernels() if one.fits(site) and one.wanted(site)), "")
+        if first != MATRIX_UNITS:
+            return forbid("product-unfit", words=f"{first or 'no kernel'} is wanted"), None
+        edit.set_attribute(whole, "backend_config", written_name(whole, MATRIX_UNITS))
+        fused = self._ns(whole)
+        wanted = advised.wanted or self.options.always
+        most = sum(self._ns(one) for one in (*cluster.absorbed, *cluster.members) if is_kernel(one))
+        # One kernel for each op takes longer than what fusion makes of them.
+        unfused = self._unfused(cluster) if wanted or fused < most else most
+        comparison = Comparison(unfused / 1000, fused / 1000)
+        if not wanted and comparison.gain_us <= 0:
+            return forbid("product-slower", comparison=comparison), comparison
+        return advised, comparison
+
+    def _ns(self, kernel: Instruction) -> float:
+        """Nanoseconds of a kernel with its launch."""
+        return self.predictor.predict(kernel).seconds * 1e9
+
+    def _unfused(self, cluster: ProductCluster) -> float:
+        """Nanoseconds of what becomes of the cluster otherwise."""
+        apart = apart_from(cluster, _NAME)
+        PriorityFusion(cost_model=self.model.name).fuse(apart, device=self.model.target)
+        return sum(self._ns(one) for one in apart.entry if is_kernel(one))

@@ -1,0 +1,194 @@
+"""Products with what is around them: what one kernel takes, what stays apart, and that no bit changes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import hloopt
+from hloopt.analysis.backend_config import custom_name
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import model_for
+from hloopt.fusion.history import FusionPlan
+from hloopt.ir import Instruction, Module
+from hloopt.kernels.product_fusion import ProductFusion
+from hloopt.runtime.inputs import generate
+from hloopt.targets import find_gpu
+from tests.codegen.harness import check_kernel
+
+LAYER = """HloModule layer
+
+ENTRY main {
+  x = bf16[16,%(k)d] parameter(0)
+  q = s8[%(k)d,%(n)d] parameter(1)
+  s = bf16[%(n)d] parameter(2)
+  b = f32[%(n)d] parameter(3)
+  w = bf16[%(k)d,%(n)d] convert(q)
+  sb = bf16[%(k)d,%(n)d] broadcast(s), dimensions={1}
+  scaled = bf16[%(k)d,%(n)d] multiply(w, sb)
+  y = f32[16,%(n)d] dot(x, scaled), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  bb = f32[16,%(n)d] broadcast(b), dimensions={1}
+  z = f32[16,%(n)d] add(y, bb)
+  g = f32[16,%(n)d] logistic(z)
+  a = f32[16,%(n)d] multiply(z, g)
+  ROOT o = (f32[16,%(n)d], f32[16,%(n)d]) tuple(a, z)
+}
+"""
+
+
+def fused(text: str, **options: object) -> tuple[Module, Module, FusionPlan]:
+    """The module as it was, and as it is after the pass and dce, with what was decided."""
+    before = hloopt.parse(text)
+    after = hloopt.parse(text)
+    plan = ProductFusion(**options).fuse(after)  # type: ignore[arg-type]
+    hloopt.verify(after)
+    return before, hloopt.optimize(after, "dce"), plan
+
+
+def products(module: Module) -> list[Instruction]:
+    return [one for one in module.entry if custom_name(one) == "dot-mma"]
+
+
+def assert_equal(before: Module, after: Module, seed: int = 0) -> None:
+    """The same bits: the body of the fusion is what stood there."""
+    inputs = generate(before, seed)
+    for one, other in zip(
+        hloopt.evaluate(before, inputs), hloopt.evaluate(after, inputs), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_weights_of_bytes_and_an_activation_are_one_kernel() -> None:
+    """What only the product reads, what follows it, and a further result."""
+    before, after, plan = fused(LAYER % {"k": 256, "n": 192}, always=True)
+    (fusion,) = products(after)
+    assert {one.opcode for one in after.entry} == {
+        "parameter", "fusion", "get-tuple-element", "tuple",
+    }  # fmt: skip
+    assert [one.name for one in fusion.operands] == ["q", "s", "b", "x"]
+    assert {step.fusion for step in plan.steps} == {fusion.name}
+    assert_equal(before, after)
+    check_kernel(after.to_text(), "dot-mma", everywhere=False, fast=False)
+
+
+def test_a_second_run_changes_nothing() -> None:
+    """A fusion is no dot."""
+    _, after, _ = fused(LAYER % {"k": 256, "n": 192}, always=True)
+    text = after.to_text()
+    assert not ProductFusion(always=True).fuse(after).steps
+    assert after.to_text() == text
+
+
+@pytest.mark.parametrize("target", ["h200", "a100", "rtx-4090"])
+def test_it_is_made_where_it_takes_less_time(target: str) -> None:
+    """The times that decide are those that reports show of both forms."""
+    before, after, plan = fused(LAYER % {"k": 4096, "n": 16384}, target=target)
+    (fusion,) = products(after)
+    predictor = Predictor(model_for("xla-2026", find_gpu(target)))
+    comparison = plan.steps[0].comparison
+    assert comparison is not None
+    found = predictor.predict(fusion)
+    assert found.by == "matrix-units"
+    assert found.seconds * 1e6 == pytest.approx(comparison.fused_us)
+    assert comparison.fused_us < comparison.unfused_us
+    assert len(list(before.entry)) > len(list(after.entry))
+
+
+LARGE = """HloModule large
+
+ENTRY main {
+  x = %(t)s[8192,8192] parameter(0)
+  w = %(t)s[8192,8192] parameter(1)
+  y = %(t)s[8192,8192] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT z = %(t)s[8192,8192] negate(y)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "target", "code"),
+    [
+        ("bf16", "h200", "product-slower"),
+        ("f32", "h200", "product-unfit"),
+        ("bf16", "t4", "product-unfit"),
+    ],
+)
+def test_refusals(dtype: str, target: str, code: str) -> None:
+    """A library that uses larger instructions, a type and a device that have no such units."""
+    _, after, plan = fused(LARGE % {"t": dtype}, target=target)
+    assert [refusal.decision.code for refusal in plan.refusals] == [code]
+    assert not products(after)
+
+
+def test_a_vector_has_another_kernel() -> None:
+    """What another kernel is made for stays as it is."""
+    text = LAYER.replace("16,", "1,") % {"k": 4096, "n": 16384}
+    _, after, plan = fused(text, always=True)
+    assert not products(after)
+    assert "dot-matrix-vector is wanted" in plan.refusals[0].decision.words
+
+
+def test_fuel_ends_it() -> None:
+    """No more fusions than asked for."""
+    _, after, _ = fused(LAYER % {"k": 256, "n": 192}, always=True, fuel=0)
+    assert not products(after)
+
+
+def test_what_others_read_first_ends_a_cluster() -> None:
+    """A reader that cannot join, and whatever is computed from it, stays behind the kernel."""
+    text = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main {
+  x = bf16[64,64] parameter(0)
+  w = bf16[64,64] parameter(1)
+  y = f32[64,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  h = f32[64,64] exponential(y)
+  zero = f32[] constant(0)
+  s = f32[64] reduce(h, zero), dimensions={1}, to_apply=add
+  sb = f32[64,64] broadcast(s), dimensions={0}
+  ROOT o = f32[64,64] divide(h, sb)
+}
+"""
+    before, after, _ = fused(text, always=True)
+    (fusion,) = products(after)
+    assert {one.opcode for one in fusion.calls} == {"parameter", "dot", "exponential"}
+    assert_equal(before, after)
+
+
+def random_graph(seed: int) -> str:
+    """Dots and elementwise ops that read each other in any way."""
+    draw = random.Random(seed)
+    lines = [f"  p{number} = bf16[32,32] parameter({number})" for number in range(3)]
+    names = ["p0", "p1", "p2"]
+    for number in range(draw.randint(6, 14)):
+        name, kind = f"v{number}", draw.choice(["dot", "add", "multiply", "negate", "transpose"])
+        left, right = draw.choice(names[-4:]), draw.choice(names)
+        operands = f"{left}, {right}" if kind in ("dot", "add", "multiply") else left
+        tail = {
+            "dot": ", lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+            "transpose": ", dimensions={1,0}",
+        }.get(kind, "")
+        lines.append(f"  {name} = bf16[32,32] {kind}({operands}){tail}")
+        names.append(name)
+    results = sorted(set(draw.sample(names, 2)) | {names[-1]})
+    shape = ", ".join(["bf16[32,32]"] * len(results))
+    lines.append(f"  ROOT o = ({shape}) tuple({', '.join(results)})")
+    return "\n".join(["HloModule random", "", "ENTRY main {", *lines, "}", ""])
+
+
+def test_random_graphs_keep_their_bits() -> None:
+    """However dots and what is around them read each other, there is no circle and no other value."""
+    made = 0
+    for seed in range(60):
+        before, after, _ = fused(random_graph(seed), always=True)
+        made += len(products(after))
+        assert_equal(before, after, seed)
+    assert made > 60
