@@ -19,8 +19,8 @@ from math import ceil
 from typing import Final
 
 from hloopt.analysis.backend_config import custom_name
+from hloopt.analysis.contraction import EXACT, exact_dtype
 from hloopt.analysis.cost import instruction_cost
-from hloopt.analysis.exact_values import EXACT, exact_dtype
 from hloopt.cost_models.device_times import L2_SPEEDUP
 from hloopt.cost_models.gemm import product_shape
 from hloopt.cost_models.instructions import latencies_of

@@ -11,10 +11,10 @@ from hloopt.fusion.merge import new_parameter
 from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 
-__all__ = ["Cluster", "apart_from", "body_of", "fuse_cluster", "operands_of", "whole_of"]
+__all__ = ["KernelCluster", "apart_from", "body_of", "fuse_cluster", "operands_of", "whole_of"]
 
 
-class Cluster(Protocol):
+class KernelCluster(Protocol):
     """What one kernel computes.
 
     absorbed  what only the members read and any place can compute, and constants; in topological order
@@ -38,7 +38,7 @@ class Cluster(Protocol):
 
 
 def fuse_cluster(
-    cluster: Cluster,
+    cluster: KernelCluster,
     name: str,
     kernel: str,
     recorder: FusionRecorder,
@@ -67,7 +67,10 @@ def fuse_cluster(
 
 
 def _record(
-    cluster: Cluster, fusion: Instruction, recorder: FusionRecorder, comparison: Comparison | None
+    cluster: KernelCluster,
+    fusion: Instruction,
+    recorder: FusionRecorder,
+    comparison: Comparison | None,
 ) -> None:
     last, name, count = cluster.last, cluster.last.name, 1
     for one in reversed((*cluster.absorbed, *cluster.members)):
@@ -84,7 +87,7 @@ def _record(
             name, count = fusion.name, 0
 
 
-def operands_of(cluster: Cluster) -> tuple[Instruction, ...]:
+def operands_of(cluster: KernelCluster) -> tuple[Instruction, ...]:
     """What the kernel reads, in the order of its parameters."""
     inside = {*cluster.absorbed, *cluster.members}
     read = (part for one in (*cluster.absorbed, *cluster.members) for part in one.operands)
@@ -92,7 +95,7 @@ def operands_of(cluster: Cluster) -> tuple[Instruction, ...]:
 
 
 def body_of(
-    cluster: Cluster,
+    cluster: KernelCluster,
     name: str,
     region: Callable[[Computation], Computation] = lambda called: called,
 ) -> Computation:
@@ -117,7 +120,7 @@ def body_of(
     return body
 
 
-def apart_from(cluster: Cluster, name: str) -> Module:
+def apart_from(cluster: KernelCluster, name: str) -> Module:
     """A module that computes the cluster of parameters."""
     apart = Module(name, cluster.last.home.module.source if cluster.last.home.module else None)
     regions = {
@@ -129,14 +132,14 @@ def apart_from(cluster: Cluster, name: str) -> Module:
     return apart
 
 
-def whole_of(apart: Module, cluster: Cluster, name: str) -> Instruction:
+def whole_of(apart: Module, cluster: KernelCluster, name: str) -> Instruction:
     """A fusion, in no module, of all that a module computes."""
     body = apart.entry
     attributes = {"kind": "kCustom", "calls": body}
     return Instruction(name, "fusion", body.root.shape, operands_of(cluster), attributes)
 
 
-def _hand_over(cluster: Cluster, fusion: Instruction) -> None:
+def _hand_over(cluster: KernelCluster, fusion: Instruction) -> None:
     """Let those who read the cluster's results read the fusion's."""
     for number, one in enumerate(cluster.results):
         new = fusion

@@ -7,7 +7,7 @@ nothing else reads and any thread computes quickly, and what is cheap wherever i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final
@@ -16,7 +16,7 @@ from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.elementwise import is_elementwise, tells_apart
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, walk
-from hloopt.ops.traits import REARRANGING
+from hloopt.ops.traits import CONTRACTING, PLUMBING, REARRANGING
 from hloopt.types import ArrayShape
 
 __all__ = ["ProductCluster", "product_clusters"]
@@ -30,7 +30,7 @@ _MOST_LOOKED_AT: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class ProductCluster:
-    """What one kernel computes; see ``Cluster``.  ``dot`` is among the members."""
+    """What one kernel computes; see ``KernelCluster``.  ``dot`` is among the members."""
 
     dot: Instruction
     absorbed: tuple[Instruction, ...]
@@ -48,16 +48,37 @@ def product_clusters(
 ) -> Iterator[ProductCluster]:
     """The clusters of a dot that may gain: with all that fits, with what follows it only, without that.
 
-    ``places`` are those of a topological order.
+    What follows is left out where others read something in the middle, or where what reads its end could
+    compute it: fusion makes that one kernel anyway.  ``places`` are those of a topological order.
     """
     behind = _behind(dot, places)
     seen: set[tuple[Instruction, ...]] = set()
     for members, before in ((behind, True), (behind, False), ([dot], True)):
         cluster = _cluster(dot, members, places, before=before)
         every = (*cluster.absorbed, *cluster.members)
-        if len(every) > 1 and every not in seen:
-            seen.add(every)
+        is_new = len(every) > 1 and every not in seen
+        seen.add(every)
+        if is_new and (len(members) == 1 or _ends_alone(cluster)) and not _leaves_work(cluster):
             yield cluster
+
+
+def _ends_alone(cluster: ProductCluster) -> bool:
+    """Whether the only result is read by what computes nothing, or not by elements."""
+    if cluster.results != (cluster.last,):
+        return False
+    users = cluster.last.users
+    return all(user.opcode in PLUMBING or user.opcode in CONTRACTING for user in users)
+
+
+def _leaves_work(cluster: ProductCluster) -> bool:
+    """Whether something outside is computed for the cluster alone, so that it would be a kernel of its own."""
+    inside = {*cluster.absorbed, *cluster.members}
+    return any(
+        is_elementwise(part) and not part.is_root and all(user in inside for user in part.users)
+        for one in cluster.absorbed
+        for part in one.operands
+        if part not in inside
+    )
 
 
 def _behind(dot: Instruction, places: Mapping[Instruction, int]) -> list[Instruction]:
@@ -110,15 +131,20 @@ def _cluster(
 ) -> ProductCluster:
     inside = set(members)
     absorbed: set[Instruction] = set()
-    pending = [part for one in members if before or one is not dot for part in one.operands]
-    while pending and len(absorbed) < _MOST_LOOKED_AT:
-        one = pending.pop()
-        if one in inside or not _may_join(one):
-            continue
-        if _is_cheap(one) or _serves(one, inside):
-            inside.add(one)
-            absorbed.add(one)
-            pending += one.operands
+
+    def absorb(pending: list[Instruction], *, often: bool) -> None:
+        while pending and len(absorbed) < _MOST_LOOKED_AT:
+            one = pending.pop()
+            if one in inside or not _may_join(one):
+                continue
+            if _is_cheap(one) or _serves(one, inside, often=often):
+                inside.add(one)
+                absorbed.add(one)
+                pending += one.operands
+
+    absorb([part for one in members if one is not dot for part in one.operands], often=False)
+    if before:
+        absorb(list(dot.operands), often=True)
     results = tuple(
         one for one in members if one.is_root or any(user not in inside for user in one.users)
     )
@@ -130,10 +156,10 @@ def _is_cheap(one: Instruction) -> bool:
     return one.opcode in _CHEAP and (one.opcode != "constant" or one.array.elements == 1)
 
 
-def _serves(one: Instruction, inside: set[Instruction]) -> bool:
-    """Whether only the cluster reads an instruction, which takes a few plain operations an element."""
+def _serves(one: Instruction, inside: Container[Instruction], *, often: bool) -> bool:
+    """Whether only the cluster reads an instruction, which is cheap where it is computed for each tile."""
     if one.is_root or not one.users or not all(user in inside for user in one.users):
         return False
     if one.opcode in REARRANGING:
         return True
-    return is_elementwise(one) and not instruction_cost(one).transcendentals
+    return is_elementwise(one) and not (often and instruction_cost(one).transcendentals)

@@ -13,8 +13,7 @@ from dataclasses import field
 from math import gcd
 from typing import Final
 
-from hloopt.analysis.contraction import AxisGroup, Side
-from hloopt.analysis.exact_values import exact_dtype
+from hloopt.analysis.contraction import AxisGroup, Side, exact_dtype
 from hloopt.analysis.index import Index, Indices, Symbol, delinearize, linearize, narrowed
 from hloopt.codegen import index_at, position_of
 from hloopt.codegen.elements import Elements

@@ -5,8 +5,14 @@ from __future__ import annotations
 from math import gcd
 from typing import Final
 
-from hloopt.analysis.contraction import AxisGroup, Contraction, Side
-from hloopt.analysis.exact_values import EXACT, exact_dtype, keeps_values
+from hloopt.analysis.contraction import (
+    EXACT,
+    AxisGroup,
+    Contraction,
+    Side,
+    exact_dtype,
+    keeps_values,
+)
 from hloopt.analysis.region import Region
 from hloopt.cost_models.matrix_units import TileSizes, matrix_unit_time, tiles_of
 from hloopt.dataclass import dataclass
