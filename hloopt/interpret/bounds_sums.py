@@ -19,7 +19,7 @@ from hloopt.interpret.bounds_elementwise import ErrorBound, flushed
 from hloopt.interpret.context import Context
 from hloopt.interpret.convolution import convolution
 from hloopt.interpret.indexing import scatter
-from hloopt.interpret.linear import dot, sum_type
+from hloopt.interpret.linear import FACTOR_ROUNDING, dot, sum_type
 from hloopt.interpret.perturbation import FLUSHED, unit_roundoff
 from hloopt.interpret.reducer import Reducer, reducer_of
 from hloopt.interpret.reduction import reduce
@@ -109,9 +109,9 @@ def product(
     kind = instruction.array.dtype
     if not (kind.is_float or kind.is_complex):
         return None if all(bound is None for bound in bounds) else _unknown(result)
-    if str(instruction.attributes.get("algorithm", "")).startswith(
-        ("dot_bf16", "dot_tf32", "dot_any")
-    ):
+    algorithm = str(instruction.attributes.get("algorithm", ""))
+    rounding = FACTOR_ROUNDING.get(algorithm, 0.0)
+    if not rounding and algorithm.startswith(("dot_bf16", "dot_tf32", "dot_any")):
         return _unknown(result)
     attributes = instruction.attributes
     left, right = map(size_of, operands[:2])
@@ -130,9 +130,16 @@ def product(
             return convolution(one, other, ConvNumbers.of(attributes))
 
     added = times(left, right)
-    if is_counting(operands[:2], bounds[:2], added):
+    if not rounding and is_counting(operands[:2], bounds[:2], added):
         return None
     off_left, off_right = bounds_of(operands[:2], bounds[:2])
+    if rounding:
+        off_left, off_right = (
+            off + rounding * size * (operand.array.dtype.bits > 16)
+            for off, size, operand in zip(
+                (off_left, off_right), (left, right), instruction.operands, strict=False
+            )
+        )
     off = np.zeros(added.shape)
     if off_right.any():
         off = off + _times(times, left, off_right)

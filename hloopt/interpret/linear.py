@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import frexp, prod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +22,7 @@ from hloopt.types import Array, DotDims, DType, record_of
 __all__ = [
     "CHECKS",
     "EVALUATORS",
+    "FACTOR_ROUNDING",
     "Product",
     "accumulated",
     "check_precision",
@@ -31,6 +32,12 @@ __all__ = [
     "rounded",
     "sum_type",
 ]
+
+FACTOR_ROUNDING: Final[Mapping[str, float]] = {
+    "dot_bf16_bf16_f32": 2.0**-9,
+    "dot_tf32_tf32_f32": 2.0**-10,
+}
+"""By how much, at most, an algorithm moves each factor that is wider than its own type, relative to it."""
 
 # Up to which magnitude every integer is a float of the type; the quicker type first.
 _EXACT = {np.float32: 1 << 24, np.float64: 1 << 53}

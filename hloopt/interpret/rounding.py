@@ -16,6 +16,7 @@ it (Higham and Mary, SIAM J. Sci. Comput. 41, 2019): that is what a sum is moved
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod, sqrt
 from typing import Final
@@ -33,6 +34,7 @@ from hloopt.interpret.context import (
     map_arrays,
     map_floats,
 )
+from hloopt.interpret.linear import FACTOR_ROUNDING
 from hloopt.interpret.overflow import overflown
 from hloopt.interpret.perturbation import nudged, smeared, unit_roundoff
 from hloopt.interpret.regions import combiner, only_orders
@@ -276,6 +278,25 @@ def _contracted(one: _Evaluation) -> float:
     return float(prod(shape[axis] for axis in dims.lhs_contracting))
 
 
+def _product(one: _Evaluation) -> Value:
+    """A sum of products, whose factors the algorithm may round before."""
+    rounding = FACTOR_ROUNDING.get(str(one.instruction.attributes.get("algorithm", "")), 0.0)
+    if rounding:
+        values = tuple(_factor(value, rounding, one.seed) for value in one.values)
+        one = replace(one, values=values)
+    return _sum(one, terms=_contracted)
+
+
+def _factor(value: Value, rounding: float, seed: int) -> Value:
+    def each(array: Array) -> Array:
+        kind = of_numpy(array.dtype)
+        if not kind.is_float or kind.bits <= 16:
+            return array
+        return _smeared(array, rounding * np.abs(array).astype(np.float64), seed)
+
+    return map_arrays(each, value)
+
+
 def _kernel_size(one: _Evaluation) -> float:
     dims: ConvDims = one.instruction.attributes["dim_labels"]
     kernel = array_of(one.values[1])
@@ -428,7 +449,7 @@ _PERTURBED: Final[Mapping[str, _Perturbation]] = op_table(
         "cholesky": partial(_operands, move=_over_matrix),
         "convolution": partial(_sum, terms=_kernel_size),
         "custom-call": _custom_call,
-        "dot": partial(_sum, terms=_contracted),
+        "dot": _product,
         "fft": _transform,
         "ragged-dot": partial(_sum, terms=_counted),
         "reduce": partial(_fold, terms=_reduced),

@@ -124,6 +124,26 @@ def test_a_product_is_off_by_its_terms() -> None:
     assert (bound <= 2.1 * 4096 * U * added).all()
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "bits"), [("dot_bf16_bf16_f32", 16), ("dot_tf32_tf32_f32", 13)]
+)
+def test_an_algorithm_rounds_factors(algorithm: str, bits: int) -> None:
+    """A product whose factors lose their last bits first is within the bound; as f32 it is not."""
+    x, y = drawn(6, 40), drawn(40, 5, seed=1)
+    lines = ("x = f32[6,40] parameter(0)", "y = f32[40,5] parameter(1)")
+    product = "ROOT d = f32[6,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    half, mask = np.uint32(1 << (bits - 1)), np.uint32(2**32 - 2**bits)
+    a, b = (((one.view(np.uint32) + half) & mask).view(F32).astype(np.float64) for one in (x, y))
+    off = abs(a @ b - x.astype(np.float64) @ y)
+    (bound,) = bounds_of(entry(*lines, f"{product}, algorithm={algorithm}"), x, y)
+    (narrow,) = bounds_of(entry(*lines, product), x, y)
+    assert bound is not None
+    assert narrow is not None
+    assert np.all(off <= bound)
+    assert np.any(off > narrow)
+    assert np.all(bound <= 4.5 * 2.0 ** (bits - 24) * (abs(x) @ abs(y)))
+
+
 def test_what_cancels_stays_off() -> None:
     """(a + b) - a is off by what a + b rounds, though little is left."""
     text = entry(
