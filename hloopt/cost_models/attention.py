@@ -13,6 +13,7 @@ clock and core, which is what some six instructions a score take.  On A100 it re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from hloopt.analysis.attention import Attention, attention_form, matrix_terms
@@ -67,9 +68,7 @@ def _run_time(fusion: Instruction, form: Attention, times: DeviceTimes) -> RunTi
     products = _products_ns(form, target)
     scores = batch * rows * form.count(form.columns)
     often = [
-        (op, len(form.sweeps))
-        for op in fusion.calls
-        if op.opcode != "dot" and op in form.along and elements_of(op.shape) == scores
+        (op, count) for op, count in _executed(form, target) if elements_of(op.shape) == scores
     ]
     issued = issued_ns(often, target)
     if products is None or issued is None:
@@ -90,6 +89,27 @@ def _run_time(fusion: Instruction, form: Attention, times: DeviceTimes) -> RunTi
         blocks,
         _THREADS,
     )
+
+
+def _executed(form: Attention, target: Target) -> Iterator[tuple[Instruction, float]]:
+    """What is computed for each score, and how often."""
+    late, divisions = form.late_factors(), form.row_divisions()
+    packed = {
+        one.contraction.lhs.instruction
+        for one in form.contexts
+        if matrix_terms(one.contraction, target) == 1
+    }
+    for op in form.along:
+        often = float(len(form.sweeps))
+        if op in divisions and divisions[op] in late:
+            continue
+        if op in divisions:
+            yield Instruction(op.name, "multiply", op.shape, op.operands), 2 * often
+        elif op.opcode == "convert" and op in packed:
+            # Two are rounded and packed by one instruction.
+            yield Instruction(op.name, "add", op.shape, (op, op)), 0.5 * often
+        elif op.opcode != "dot":
+            yield op, often
 
 
 def _products_ns(form: Attention, target: Target) -> float | None:

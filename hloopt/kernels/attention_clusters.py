@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hloopt.analysis.attention.axes import AxisNumber
+from hloopt.analysis.contraction import of_dot
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.attention_growth import AttentionGroup
@@ -19,6 +20,8 @@ _SOURCES: Final = frozenset({"constant", "iota"})
 _CHEAP: Final = (CHEAP & ELEMENTWISE) | {"divide"}
 """What is computed again for every block that reads it."""
 _MOST_LOOKED_AT: Final = 20000
+_MOST_COLUMNS: Final = 256
+"""Of the values of one kernel, for whose sums a thread has registers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +126,14 @@ def _parts(group: AttentionGroup, places: dict[Instruction, int]) -> list[_Part]
         waits: tuple[object, ...] = ()
         if axes in owning:
             waits = (group.needs[context], scores[context])
-        keyed.setdefault((axes, *waits), _Part([], [])).contexts.append(context)
+        part = keyed.setdefault((axes, *waits), _Part([], []))
+        if part.contexts and _columns(group, (*part.contexts, context)) > _MOST_COLUMNS:
+            part = keyed[(axes, *waits, context)] = _Part([], [])
+        part.contexts.append(context)
     parts = sorted(
         keyed.values(),
         key=lambda part: (
+            group.contexts[part.contexts[0]] not in owning,
             max(len(scores[one]) for one in part.contexts),
             max(len(group.needs[one]) for one in part.contexts),
             min(places[one] for one in part.contexts),
@@ -151,6 +158,17 @@ def _parts(group: AttentionGroup, places: dict[Instruction, int]) -> list[_Part]
         able.heroes.append(hero)
         known.add(hero)
     return parts
+
+
+def _columns(group: AttentionGroup, contexts: Iterable[Instruction]) -> int:
+    """Columns of the values of some contexts: a thread of their kernel holds half as many sums."""
+    rows = elements_of(group.scores[0].shape)
+    total = 0
+    for context in contexts:
+        scores = next(part for part in context.operands if elements_of(part.shape) == rows)
+        contracted = of_dot(context).size("k")
+        total += elements_of(context.shape) * contracted // elements_of(scores.shape)
+    return total
 
 
 def _may_make(

@@ -89,6 +89,7 @@ def test_greater_scores_later() -> None:
 
 GRADIENTS = {
     "causal": PLAIN,
+    "masked by an operand": replace(PLAIN, rows=40, columns=24, mask="given", low="-inf"),
     "ragged": replace(PLAIN, rows=21, columns=37, depth=8, wide=24, mask="none"),
     "f32": replace(PLAIN, kind="f32", rows=16, columns=24),
 }
@@ -133,6 +134,48 @@ def test_nothing_spills(depth: int, gradient: bool) -> None:
     compile_everywhere(program.text, ("sm_80", "sm_90"))
     found = compile_cuda(program.text, "sm_90").resources
     assert all(one.stack == 0 for one in found.values())
+
+
+def test_wide_gradients() -> None:
+    """Keys and values 256 wide: their gradients are two kernels, since no thread holds all sums."""
+    form = replace(PLAIN, rows=16, columns=16, depth=256, wide=256, batch=1)
+    text = fused(form, gradient=True)
+    assert text.count('"name":"attention"') == 4
+    check_kernel(text, "attention", everywhere=False)
+
+
+def test_small_divisors() -> None:
+    """Scores are divided by what a row has as the text says, where its inverse would overflow."""
+    text = """HloModule small
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+body {
+  q = f32[16,8] parameter(0)
+  k = f32[32,8] parameter(1)
+  v = f32[32,8] parameter(2)
+  l = f32[16] parameter(3)
+  s = f32[16,32] dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  lb = f32[16,32] broadcast(l), dimensions={0}
+  p = f32[16,32] divide(s, lb)
+  zero = f32[] constant(0)
+  t = f32[16] reduce(p, zero), dimensions={1}, to_apply=sum
+  tb = f32[16,32] broadcast(t), dimensions={0}
+  w = f32[16,32] add(p, tb)
+  ROOT o = f32[16,8] dot(w, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+ENTRY main {
+  q = f32[16,8] parameter(0)
+  k = f32[32,8] parameter(1)
+  v = f32[32,8] parameter(2)
+  l = f32[16] parameter(3)
+  ROOT f = f32[16,8] fusion(q, k, v, l), kind=kCustom, calls=body
+}
+"""
+    q, k, v, _ = (np.array(one) for one in generate(hloopt.parse(text), 1))
+    low = np.array(
+        [1, -3, 1e-30, 1e-40, -1e-42, 1e30, 3e38, np.inf, 0, np.nan] + [2] * 6, np.float32
+    )
+    q[2:5] *= np.array([[1e-25], [1e-38], [1e-38]], np.float32)
+    check_kernel(text, "attention", inputs=[q, k, v, low], everywhere=False)
 
 
 def test_devices_without_matrix_units() -> None:

@@ -21,7 +21,7 @@ from math import prod
 from typing import Final
 
 from hloopt.analysis.attention.axes import Along, AxisNumber, ProductAxes, known_along
-from hloopt.analysis.attention.rescaling import Rescaling, rescaling_of
+from hloopt.analysis.attention.rescaling import Rescaling, of_a_row, rescaling_of
 from hloopt.analysis.contraction import Axis, AxisGroup, Contraction, of_dot
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
@@ -105,6 +105,26 @@ class Attention:
     def contexts(self) -> tuple[TiledProduct, ...]:
         """The products that contract the columns."""
         return tuple(one for sweep in self.sweeps for one in sweep.contexts)
+
+    def late_factors(self) -> set[Instruction]:
+        """Values a row that contexts are multiplied or divided by at the end, not the weights."""
+        every = (sweep.rescaling for sweep in self.sweeps)
+        factors = (late for one in every if one is not None for late in one.kept.values())
+        return {late.value for late in factors if late is not None}
+
+    def row_divisions(self) -> dict[Instruction, Instruction]:
+        """Divisions in f32, an element a score, by a value a row: that one's inverse is multiplied with."""
+        found = {}
+        for one, along in self.along.items():
+            if one.opcode != "divide" or one.array.dtype.name != "f32":
+                continue
+            numerator, divisor = one.operands
+            if numerator not in self.along or divisor.opcode != "broadcast":
+                continue
+            where = [along[at] or () for at in divisor.attributes.get("dimensions", ())]
+            if not {axis for part in where for axis in part} & set(self.columns):
+                found[one] = of_a_row(divisor) or divisor.operands[0]
+        return found
 
     @property
     def multiply_adds(self) -> int:

@@ -18,7 +18,7 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import REARRANGING
 from hloopt.types import ArrayShape
 
-__all__ = ["LateFactor", "Rescaling", "rescaling_of"]
+__all__ = ["LateFactor", "Rescaling", "of_a_row", "rescaling_of"]
 
 _VIEWS: Final = REARRANGING - {"reverse", "slice"}
 _LINEAR: Final = _VIEWS | {"convert", "negate"}
@@ -134,7 +134,7 @@ def _proportional(
         other = one.operands[1] if one.operands[0] is own else one.operands[0]
         if other not in above:
             return (linear[own],)
-        factor = _of_a_row(other)
+        factor = of_a_row(other)
         if factor is None or linear[own] is not None or factor not in depends:
             return None
         return (LateFactor(one.opcode, factor),)
@@ -146,7 +146,7 @@ def _proportional(
     return None
 
 
-def _of_a_row(one: Instruction) -> Instruction | None:
+def of_a_row(one: Instruction) -> Instruction | None:
     """The value that a broadcast, perhaps behind other views, gives every column of a row."""
     spread = False
     while one.opcode in _VIEWS and one.operands:

@@ -42,6 +42,7 @@ class _Sweeps(AttentionBlock):
         """Traverse the columns, and keep what they give."""
         f, e = self.f, self.e
         rescaling = sweep.rescaling
+        self.invert()
         folds = {hero: self._begun(hero) for hero in sweep.heroes}
         for product in sweep.contexts:
             eights = self.products.inner_eights(product)

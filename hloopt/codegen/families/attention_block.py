@@ -11,7 +11,7 @@ from hloopt.analysis.attention.axes import Along, AxisNumber
 from hloopt.analysis.contraction import Axis, AxisGroup, Side
 from hloopt.analysis.index import Index, Indices, delinearize, linearize, narrowed
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.emission import Emission, ValuePlace
+from hloopt.codegen.emission import At, Emission, ValuePlace
 from hloopt.codegen.families.attention_products import (
     EIGHT,
     F32,
@@ -24,11 +24,11 @@ from hloopt.codegen.families.attention_products import (
 )
 from hloopt.codegen.families.dot_index import operand_place
 from hloopt.codegen.families.sweeping import guarded
-from hloopt.codegen.scalars import convert, literal
+from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below
+from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below, both
 from hloopt.kernel_ir.types import INT
 from hloopt.kernels.families.attention import WARP_ROWS
 from hloopt.kernels.families.sweeps import WARP
@@ -51,6 +51,22 @@ class _Bound(ValuePlace):
         yield
 
 
+class _Inverted(_Bound):
+    """A division by a value a row, as two products: its inverse alone may overflow where it is small."""
+
+    def __init__(self, numerator: Instruction) -> None:
+        super().__init__()
+        self.numerator = numerator
+        self.scale: Expr | None = None
+
+    def element(self, e: Elements, index: Indices) -> Emission:
+        assert self.now is not None, "it holds one"
+        assert self.scale is not None, "with it"
+        value = yield At(self.numerator, index)
+        first = e.declare(F32, value * self.now, "share")
+        return e.declare(F32, first * self.scale, "quotient")
+
+
 @dataclass
 class AttentionBlock:
     """``height`` rows of one batch, against all columns in steps of ``width``.
@@ -58,6 +74,7 @@ class AttentionBlock:
     own    rows of each product of scores, in shared memory
     found  values a row that earlier sweeps left, of both rows of a lane
     sums   a lane's sums of each context
+    inverted  divisions by what is known of a lane's rows, with the two factors of each row
     """
 
     f: FunctionWriter
@@ -66,6 +83,7 @@ class AttentionBlock:
     own: dict[Instruction, Array] = field(default_factory=dict)
     found: dict[Instruction, list[Expr]] = field(default_factory=dict)
     sums: dict[Instruction, Array] = field(default_factory=dict)
+    inverted: dict[Instruction, list[tuple[Expr, Expr]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         f, form = self.f, self.form
@@ -216,6 +234,56 @@ class AttentionBlock:
                     found[own, at] = linearize([known[axis] for axis in axes], sized)
         return found
 
+    def invert(self) -> None:
+        """Invert, once a row, what is known by now and scores are divided by."""
+        e, form = self.e, self.form
+        late = form.late_factors()
+        for division, factor in form.row_divisions().items():
+            if division in self.inverted or factor in late or not self._is_known(factor):
+                continue
+            divisor = division.operands[1]
+            pairs: list[tuple[Expr, Expr]] = []
+            with self.rows_bound() as bind:
+                for half in range(HALVES):
+                    bind(half)
+                    zeros = self.axes(form.columns, Index(0))
+                    known = {**self.row_axes(half), **zeros}
+                    value = e.value(divisor, self.index(form.along[division], known))
+                    small = as_expr(value) < literal(2.0**-63, F32)
+                    small = both([small, as_expr(value) > literal(-(2.0**-63), F32)])
+                    choice = Select.of(small, literal(2.0**64, F32), literal(1, F32))
+                    scale = e.declare(F32, choice, "scale")
+                    inverse = scalar_op(
+                        "divide", F32, [literal(1, F32), value * scale], self.f.uses
+                    )
+                    pairs.append((e.declare(F32, inverse, "inverse"), scale))
+            self.inverted[division] = pairs
+            place = _Inverted(division.operands[0])
+            self.bound[division] = self.e.places[self.e.frame, division, 0] = place
+
+    def _is_known(self, value: Instruction) -> bool:
+        """Whether all reductions that a value a row is computed from have been made."""
+        pending, seen = [value], {value}
+        while pending:
+            one = pending.pop()
+            if one in self.found or one not in self.form.along:
+                continue
+            if one.opcode in ("reduce", "dot"):
+                return False
+            new = [part for part in one.operands if part not in seen]
+            seen.update(new)
+            pending += new
+        return True
+
+    def bind_rows(self, half: int, others: Mapping[Instruction, list[Expr]] | None = None) -> None:
+        """Have what is known of a lane's row at hand."""
+        for hero, values in {**self.found, **(others or {})}.items():
+            self.place(hero).now = values[half]
+        for division, pairs in self.inverted.items():
+            place = self.bound[division]
+            assert isinstance(place, _Inverted), "of a division"
+            place.now, place.scale = pairs[half]
+
     def unbind(self) -> None:
         """Forget the elements at hand."""
         for place in self.bound.values():
@@ -232,12 +300,7 @@ class AttentionBlock:
     @contextmanager
     def rows_bound(self) -> Iterator[Callable[[int], None]]:
         """What was found of rows, known in the block: the function given binds those of a lane's row."""
-
-        def bind(half: int) -> None:
-            for hero, values in self.found.items():
-                self.place(hero).now = values[half]
-
-        yield bind
+        yield self.bind_rows
         self.unbind()
 
     def row_axes(self, half: int) -> dict[AxisNumber, Index]:

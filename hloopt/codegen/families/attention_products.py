@@ -81,6 +81,10 @@ class TileProducts(ABC):
     def kind(self, product: TiledProduct) -> DType:
         """The type of elements in shared memory."""
 
+    def rounds(self, product: TiledProduct, kind: DType) -> bool:
+        """Whether weights are rounded to ``kind`` when they are multiplied."""
+        return False
+
     @abstractmethod
     def row_length(self, depth: int) -> int:
         """Elements from row to row of a tile with so many in a row."""
@@ -190,6 +194,10 @@ class MatrixProducts(TileProducts):
 
     def kind(self, product: TiledProduct) -> DType:
         return dtype(matrix_kind(product.contraction)[0])
+
+    def rounds(self, product: TiledProduct, kind: DType) -> bool:
+        name, terms = matrix_kind(product.contraction)
+        return terms == 1 and name == kind.name
 
     def row_length(self, depth: int) -> int:
         return padded_row(depth, units=True)

@@ -8,7 +8,7 @@ from dataclasses import field
 
 from hloopt.analysis.attention import LateFactor, TiledProduct
 from hloopt.analysis.attention.axes import AxisNumber
-from hloopt.analysis.index import Index
+from hloopt.analysis.index import Index, Indices
 from hloopt.codegen.families.attention_block import AttentionBlock
 from hloopt.codegen.families.attention_products import EIGHT, F32, HALVES, PAIR, stored_factor
 from hloopt.codegen.families.folding import ThreadFold, take
@@ -49,8 +49,7 @@ class ScoreTile:
         for product in form.scores:
             total = self.scores[product.hero][j, half * PAIR + pair]
             block.place(product.hero).now = block.rounded(product, total)
-        for hero, values in {**block.found, **self.halves}.items():
-            block.place(hero).now = values[half]
+        block.bind_rows(half, self.halves)
         known = {**block.row_axes(half), **block.axes(form.columns, inside)}
         return known, below(column, block.columns)
 
@@ -71,6 +70,15 @@ class ScoreTile:
                             take(e, own[half], [e.value(source, index)])
         block.unbind()
 
+    def _weight(self, product: TiledProduct, source: Instruction, index: Indices) -> Expr:
+        """An element of the weights in f32: matrix units round it themselves."""
+        e, kind = self.block.e, product.contraction.kind
+        cast = source.opcode == "convert" and source.operands[0].array.dtype is F32
+        if cast and self.block.products.rounds(product, source.array.dtype):
+            return e.value(source.operands[0], index)
+        value = stored_factor(e, e.value(source, index), source.array.dtype, product, kind)
+        return convert(value, kind, F32, e.uses)
+
     def weigh(self, product: TiledProduct, late: LateFactor | None) -> None:
         """Set a lane's weights; zeros behind the last column."""
         block = self.block
@@ -86,9 +94,7 @@ class ScoreTile:
                         e.scope.set(target, literal(0, F32))
                     with e.when(*tests):
                         index = block.index(block.form.along[source], known)
-                        given, kind = source.array.dtype, product.contraction.kind
-                        value = stored_factor(e, e.value(source, index), given, product, kind)
-                        e.scope.set(target, convert(value, kind, F32, e.uses))
+                        e.scope.set(target, self._weight(product, source, index))
         if late is not None:
             block.place(late.value).now = None
         block.unbind()

@@ -37,7 +37,7 @@ WARP_ROWS: Final = 16
 _EIGHT: Final = 8
 _MOST_ROWS: Final = 128
 _MOST_INNER: Final = 256
-_LEAST_ROWS: Final = 64
+_LEAST_ROWS: Final = 32
 _ROOM: Final = {128: 64, 192: 32, 256: 16}
 """Up to how many columns of values a thread has registers for so many columns of scores at once."""
 
@@ -100,8 +100,8 @@ def _fits(site: Site) -> Verdict:
 
 def _tile_verdict(site: Site, form: Attention, tile: Tile) -> Verdict:
     shared = _shared_bytes(form, tile)
-    if shared > site.target.shared_per_block:
-        return NO(f"{shared} bytes of shared memory; a block has {site.target.shared_per_block}")
+    if shared > _room(site):
+        return NO(f"{shared} bytes of shared memory; a block has {_room(site)}")
     blocks = form.count(form.batch) * -(-form.count(form.rows) // tile["rows"])
     if blocks > site.target.grid_limit[0]:
         return NO(f"{blocks} blocks; the device's grid has {site.target.grid_limit[0]} at most")
@@ -141,6 +141,14 @@ def _shared_bytes(form: Attention, tile: Tile) -> int:
     return 4 * (own + other + weights) + 16 * (len(form.scores) + 2)
 
 
+def _room(site: Site) -> int:
+    """Bytes of shared memory of a block, where two are to be on a core at a time."""
+    target = site.target
+    return max(
+        target.shared_per_block, min(target.shared_per_block_optin, target.shared_per_core // 2)
+    )
+
+
 def _takes_units(site: Site, form: Attention) -> bool:
     """Whether matrix units take all products, and all in one type."""
     products = (*form.scores, *form.contexts)
@@ -164,12 +172,10 @@ def _tile(site: Site) -> Tile:
     for most, columns in _ROOM.items():
         if wide > most:
             continue
-        tile["columns"] = columns
-        while (
-            tile["rows"] > _LEAST_ROWS and _shared_bytes(form, tile) > site.target.shared_per_block
-        ):
+        tile.update(rows=rows, columns=columns)
+        while tile["rows"] > _LEAST_ROWS and _shared_bytes(form, tile) > _room(site):
             tile["rows"] //= 2
-        if _shared_bytes(form, tile) <= site.target.shared_per_block:
+        if _shared_bytes(form, tile) <= _room(site):
             break
     return MappingProxyType(tile)
 
