@@ -201,6 +201,35 @@ def test_wide_operands_with_narrow_values_are_copied() -> None:
     assert "pack_bf16(" not in text
 
 
+ROUNDED = """HloModule rounded
+
+f {
+  x = f32[64,32] parameter(0)
+  w = f16[32,24] parameter(1)
+  c = bf16[64,32] convert(x)
+  v = bf16[32,24] convert(w)
+  b = f32[64,32] convert(c)
+  u = f32[32,24] convert(v)
+  ROOT p = f32[64,24] dot(b, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+ENTRY main {
+  x = f32[64,32] parameter(0)
+  w = f16[32,24] parameter(1)
+  ROOT y = f32[64,24] fusion(x, w), kind=kCustom, calls=f
+}
+"""
+
+
+def test_what_is_rounded_before_is_not_copied() -> None:
+    """An f32 or f16 in memory becomes a bf16 on its way, also where that is widened again."""
+    text = check(ROUNDED, SMALL)
+    assert "copy_async<16>(&" not in text
+    lines = [line for line in ROUNDED.split("\n") if not line.startswith(("  b = ", "  u = "))]
+    direct = "\n".join(lines).replace("dot(b, u)", "dot(c, v)")
+    assert "copy_async<16>(&" not in check(direct, SMALL)
+
+
 def test_special_values() -> None:
     """NaN and infinities go where they belong, also from the edge of a tile."""
     text = module_of([matrix_dot(("bf16", "bf16", "f32"), 33, 40, 17)])

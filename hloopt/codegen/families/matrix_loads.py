@@ -13,7 +13,7 @@ from dataclasses import field
 from math import gcd
 from typing import Final
 
-from hloopt.analysis.contraction import AxisGroup, Side, exact_dtype
+from hloopt.analysis.contraction import AxisGroup, Side, exact_dtype, keeps_values
 from hloopt.analysis.index import Index, Indices, Symbol, delinearize, linearize, narrowed
 from hloopt.codegen import index_at, position_of
 from hloopt.codegen.elements import Elements
@@ -102,7 +102,7 @@ class TileLoad:
         found = []
         for lane in range(run):
             counts = {**chunk, self.along: chunk[self.along] + lane}
-            place = _in_memory(e, self.side.instruction, self._place(counts))
+            place = _in_memory(e, self.side.instruction, self._place(counts), self.dtype)
             if place is None:
                 return False
             found.append(place)
@@ -127,7 +127,7 @@ class TileLoad:
         e = self.writer.f.elements
         with self._chunks() as (_, row, chunk):
             tests, counts = self._counts(step, row, chunk)
-            found = _in_memory(e, self.side.instruction, self._place(counts))
+            found = _in_memory(e, self.side.instruction, self._place(counts), self.dtype)
             assert found is not None, "what is copied lies in memory"
             memory, start = found
             target = self.tile.address(self.element(stage, row, chunk))
@@ -283,19 +283,22 @@ _MOVES: Final[Mapping[str, Callable[[Instruction, Indices], Indices]]] = op_tabl
 """Where the element of an operand is that an op gives its own one from."""
 
 
-def _in_memory(e: Elements, instruction: Instruction, index: Indices) -> tuple[Array, Index] | None:
-    """Where an element lies that ops only move, and None where it is computed."""
+def _in_memory(
+    e: Elements, instruction: Instruction, index: Indices, kind: DType
+) -> tuple[Array, Index] | None:
+    """Where an element lies as one of ``kind`` that ops only move; None where it is computed or rounded."""
     region = e.region
     while instruction not in region.inputs:
         move = _MOVES.get(instruction.opcode)
         if move is None:
             return None
         operand = instruction.operands[0]
-        if instruction.opcode == "bitcast" and operand.array.dtype is not instruction.array.dtype:
+        source, own = operand.array.dtype, instruction.array.dtype
+        if source is not own and (instruction.opcode == "bitcast" or not keeps_values(source, own)):
             return None
         index, instruction = move(instruction, index), operand
     number = region.inputs[instruction]
-    memory = e.memory.get(region.canonical(number))
-    if memory is None or region.inlined(number) is not None:
+    memory, shape = e.memory.get(region.canonical(number)), region.operands[number]
+    if memory is None or region.inlined(number) is not None or shape.dtype is not kind:
         return None
-    return memory, position_of(index, region.operands[number])
+    return memory, position_of(index, shape)
