@@ -62,6 +62,28 @@ ENTRY main {{
   ROOT k = f32[] reduce(x, z), dimensions={{0}}, to_apply=add
 }}
 """,
+    "the first of the largest, of which there are several": """HloModule m
+first {
+  a = s32[] parameter(0)
+  i = s32[] parameter(1)
+  b = s32[] parameter(2)
+  j = s32[] parameter(3)
+  g = pred[] compare(a, b), direction=GE
+  v = s32[] select(g, a, b)
+  k = s32[] select(g, i, j)
+  ROOT t = (s32[], s32[]) tuple(v, k)
+}
+ENTRY main {
+  x = s32[16,61] parameter(0)
+  three = s32[] constant(3)
+  b = s32[16,61] broadcast(three), dimensions={}
+  few = s32[16,61] and(x, b)
+  at = s32[16,61] iota(), iota_dimension=1
+  least = s32[] constant(-1)
+  zero = s32[] constant(0)
+  ROOT k = (s32[16], s32[16]) reduce(few, at, least, zero), dimensions={1}, to_apply=first
+}
+""",
     "several results of several types": """HloModule m
 body {
   h = f16[70] parameter(0)

@@ -26,6 +26,10 @@ HERE = Path(__file__).resolve().parent
 
 each_program = pytest.mark.parametrize("text", PROGRAMS.values(), ids=list(PROGRAMS))
 SIMPLE = PROGRAMS["bf16 beside f32"]
+SEVERAL = (
+    "several results of several types",
+    "the first of the largest, of which there are several",
+)
 
 
 def loaded(file: ExportedFile) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def test_the_check_of_a_cupy_file_passes_on_the_emulator(
 
 
 @pytest.mark.parametrize(("form", "variable"), [("jax", "XLA"), ("torch", "TORCH")])
-@pytest.mark.parametrize("text", [PROGRAMS["several results of several types"]])
+@pytest.mark.parametrize("text", [PROGRAMS[name] for name in SEVERAL], ids=SEVERAL)
 def test_a_framework_computes_the_same_on_a_cpu(
     text: str, form: str, variable: str, tmp_path: Path
 ) -> None:
