@@ -353,6 +353,8 @@ def _parameter_bytes(parameter: Instruction, needs: Mapping[Instruction, int]) -
             return parameter.shape.byte_size
         if user.opcode in _TAKING:
             total += user.shape.byte_size
+        elif _is_scatter(user):
+            total += user.operands[2].shape.byte_size
         elif user.opcode != "dynamic-update-slice":
             return parameter.shape.byte_size
     return min(total, parameter.shape.byte_size)
@@ -364,7 +366,14 @@ def _output_bytes(output: Instruction) -> int:
         output = output.operands[0]
     if output.opcode == "dynamic-update-slice" and _is_parameter(output.operands[0]):
         return output.operands[1].shape.byte_size
+    if _is_scatter(output) and _is_parameter(output.operands[0]):
+        return output.operands[2].shape.byte_size
     return output.shape.byte_size
+
+
+def _is_scatter(instruction: Instruction) -> bool:
+    """Whether this changes some elements of one array."""
+    return instruction.opcode == "scatter" and len(instruction.operands) == 3
 
 
 def _is_parameter(instruction: Instruction) -> bool:

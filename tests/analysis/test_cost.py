@@ -189,6 +189,20 @@ ENTRY e { a = f32[8] parameter(0) b = f32[100] parameter(1)
     assert computation_cost(module.entry) == Cost(8, 8, 64, 32)
 
 
+def test_a_scatter_in_place_moves_what_it_updates() -> None:
+    """In a fusion as by itself: the array around it is not touched."""
+    module = hloopt.parse("""HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+f { a = f32[100] parameter(0) i = s32[5,1] parameter(1) u = f32[5] parameter(2)
+  n = f32[5] negate(u) ROOT s = f32[100] scatter(a, i, n), update_window_dims={}, inserted_window_dims={0},
+  scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum }
+ENTRY e { a = f32[100] parameter(0) i = s32[5,1] parameter(1) u = f32[5] parameter(2)
+  ROOT r = f32[100] fusion(a, i, u), kind=kInput, calls=f }
+""")
+    cost = instruction_cost(module.entry.root)
+    assert (cost.bytes_read, cost.bytes_written) == (60, 20)
+
+
 def test_an_update_in_place_writes_the_update() -> None:
     """A fused dynamic-update-slice of a parameter touches neither input nor output as a whole."""
     text = """HloModule m
