@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import ClassVar, Final
 
 from hloopt.analysis.along import loop_along_of
@@ -29,6 +30,7 @@ from hloopt.types import leaves
 __all__ = ["LoopAlongFusion"]
 
 _MOST_TABLES: Final = 16
+_MOST_READERS: Final = 16
 _SMALLER: Final = 8
 """How many times larger than a table what reads it is at least."""
 _LOOPS: Final = frozenset({"kLoop", "kInput"})
@@ -204,7 +206,10 @@ def _tables(fusion: Instruction) -> list[Instruction]:
         source = one.operands[0] if one.opcode == "get-tuple-element" else one
         if source in found or not _is_table(source, most):
             continue
-        if all(reader in found or _may_compute(reader) for reader in _readers(source)):
+        readers = list(islice(_readers(source), _MOST_READERS + 1))
+        if len(readers) > _MOST_READERS:
+            continue  # each would compute it
+        if all(reader in found or _may_compute(reader) for reader in readers):
             found[source] = None
             pending += source.operands
     return list(found)
