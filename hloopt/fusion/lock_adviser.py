@@ -218,6 +218,11 @@ class _Original(NamedTuple):
     text: str
 
 
+def _has_picks(made: Membership) -> bool:
+    """Whether a fusion has a ``topk``: no pair of instructions makes one, so that the pass makes it again."""
+    return made.fusion is not None and any(one.opcode == "topk" for one in made.fusion.calls)
+
+
 @dataclass
 class LockWatcher(Watcher):
     """Notes what is fused while passes run, for a lock file.
@@ -258,7 +263,7 @@ class LockWatcher(Watcher):
             known = sorted(
                 (one for one in made.members if one in rows), key=lambda one: rows[one].rank
             )
-            if made.is_fused and len(known) > 1:
+            if made.is_fused and len(known) > 1 and not _has_picks(made):
                 group = self._group(computation, name, made, known, history)
                 found.append((rows[known[-1]].rank, group))
         order = {computation: number for number, computation in enumerate(self._before)}

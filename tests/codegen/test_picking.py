@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +18,7 @@ from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.row_fusion import RowFusion
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, planned, ran
+from tests.helpers.support import invoke
 
 ALONE = """HloModule m
 ENTRY e {{
@@ -123,6 +125,18 @@ def test_a_router_is_one_kernel(kind: str, rows: int, minor: int, count: int) ->
     x[rows // 2] = 1  # all equal: the first ones
     given = x.astype(ml_dtypes.bfloat16) if kind == "bf16" else x
     check_kernel(module.to_text(), "whole-row", inputs=[given], everywhere=minor == 129)
+
+
+def test_a_lock_file_leaves_a_router_to_the_pass(tmp_path: Path) -> None:
+    """No pair of instructions makes such a fusion; the kernel that it has is the same again."""
+    given, lock = tmp_path / "router.hlo", tmp_path / "kernels.lock"
+    given.write_text(ROUTER.format(kind="f32", rows=256, minor=64, count=4))
+    words = ("kernels", str(given), "-O3", "--target", "h200")
+    invoke("optimize", *words[1:], "--write-lock", str(lock))
+    assert "[[kernel]]" in lock.read_text()
+    free, locked = invoke(*words), invoke(*words, "--lock", str(lock), "--frozen")
+    assert locked.exit_code == 0, locked.stderr
+    assert locked.stdout == free.stdout
 
 
 @pytest.mark.parametrize(
