@@ -8,8 +8,7 @@
 sustain by such instructions, what its shared memory feeds to the registers of warps, and the second-level cache
 to shared memory.  A warp of ``rows`` by ``columns`` results reads ``rows + columns`` elements for
 ``2 * rows * columns`` flops.  No step takes less than memory takes to answer, over the stages on their way.
-With one rate fitted to the largest it is within 9 % of 512 to 8192 squared on an RTX PRO 6000 (public benchmark
-blackwell-tensorcore-kernels).
+The shares of the peak are assumed after public benchmarks of such kernels, until they are measured.
 """
 
 from __future__ import annotations
@@ -173,13 +172,15 @@ def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
     lanes = target.clock_ghz * 2e9 * target.cores * target.fpus_per_core
 
     def seconds(tile: TileSizes) -> float:
-        """Of the products, of what stands around them, and of the operands' bytes out of the cache."""
+        """Of the products and of what stands around them."""
         across, down = ceil(shape.columns / tile.columns), ceil(shape.rows / tile.rows)
         work = around["lhs"] * across + around["rhs"] * down + around["behind"]
         units = matrix_unit_time(sizes, tile, dtype, element_bytes, 0, target, copied=copied)
         return units + work / lanes
 
-    best = min(tiles_of(target), key=seconds)
+    best = min(tiles_of(target), key=seconds, default=None)
+    if best is None:
+        return None
     computing = seconds(best) * 1e9
     bandwidth = target.memory_bandwidth * 1e-9
     reading, writing = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth

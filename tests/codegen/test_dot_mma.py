@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -290,6 +291,15 @@ def test_refusals(kinds: tuple[str, str, str], target: str, words: str) -> None:
     verdict = find_kernel("dot-mma").fits(Site(region_of(dot), find_target(target), Limits()))
     assert not verdict
     assert words in verdict.reason
+
+
+def test_a_device_without_room() -> None:
+    """One whose blocks have less shared memory than the smallest tile takes."""
+    module = hloopt.parse(module_of([matrix_dot(("bf16", "bf16", "f32"), 64, 64, 64)]))
+    (dot,) = (one for one in module.entry if one.opcode == "dot")
+    small = replace(TARGET, shared_per_block_optin=8192)
+    verdict = find_kernel("dot-mma").fits(Site(region_of(dot), small, Limits()))
+    assert verdict.reason == "no tile has room in the 8192 bytes of shared memory of a block"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from hloopt.kernels.families.matrix_tiling import (
     default_matrix_tile,
     matrix_step_of,
     matrix_tiling_of,
+    shapes_of,
     tile_seconds,
 )
 from hloopt.kernels.kernel import NO, YES, Efficiency, Kernel, Site, Verdict, overwritable
@@ -42,6 +43,9 @@ def _fits(site: Site) -> Verdict:
             f"products of {step.dtype} by matrix units need compute capability {words[0]}; "
             f"{site.target.name} has {words[1]}"
         )
+    if not shapes_of(site, step):
+        most = site.target.shared_per_block_optin
+        return NO(f"no tile has room in the {most} bytes of shared memory of a block")
     return YES(f"{step.name}: {described(contraction)}")
 
 
