@@ -21,6 +21,9 @@ _MOVING: Final = MOVING | FORWARDING
 _MOST: Final = 8
 """Calls of one function that are told apart."""
 
+_LONGEST: Final = 2000
+"""Characters of the name of a call: those of very deep chains are not put together."""
+
 _LEVELS: Final = 4
 _Key: TypeAlias = tuple[str, ...]
 
@@ -39,6 +42,8 @@ class ProgramPlace:
 
     def inside(self, outer: ProgramPlace) -> ProgramPlace:
         """The place, in a function that is called there."""
+        if len(outer.name) > _LONGEST:
+            return self
         name = "/".join(part for part in (outer.name, self.name) if part)
         return ProgramPlace(
             name, *((self.line, self.column) if self.line else (outer.line, outer.column))
@@ -130,7 +135,7 @@ def place_of(module: Module, entry: Instruction) -> ProgramPlace:
 
 def may_be_one(here: ProgramPlace, there: ProgramPlace) -> bool:
     """Whether nothing that both say is against one place; a name may be that within a function."""
-    names = not there.name or there.name.endswith(here.name)
+    names = there.name.endswith(here.name) or here.name.endswith(there.name)
     lines = not (here.line and there.line) or here.line == there.line
     columns = not (here.column and there.column) or here.column == there.column
     return names and lines and columns
