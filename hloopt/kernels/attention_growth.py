@@ -19,7 +19,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import PERMUTING
 from hloopt.types import ArrayShape, elements_of
 
-__all__ = ["AttentionGroup", "attention_groups"]
+__all__ = ["AttentionGroup", "UnfitGroup", "attention_groups"]
 
 _VIEWS: Final = PERMUTING - {"reverse"}
 _MOST: Final = 2000
@@ -54,18 +54,31 @@ class AttentionGroup:
                 yield one
 
 
-def attention_groups(computation: Computation) -> list[AttentionGroup]:
+@dataclass(frozen=True)
+class UnfitGroup:
+    """Scores that are weighted by exponentials, and what is computed from them that no kernel computes."""
+
+    first: Instruction
+    last: Instruction
+    words: str
+
+
+def attention_groups(computation: Computation) -> list[AttentionGroup | UnfitGroup]:
     """The groups of a computation, in the order of their first products."""
     places = {one: at for at, one in enumerate(computation)}
     taken: set[Instruction] = set()
-    found = []
+    found: list[AttentionGroup | UnfitGroup] = []
     for one in computation:
         if one.opcode == "dot" and one not in taken and _may_be_scores(one):
-            group = _Growth(places, one).group()
-            if group is not None:
+            growth = _Growth(places, one)
+            group = growth.group()
+            if isinstance(group, AttentionGroup):
                 taken.update(group.members)
                 taken.update(group.contexts)
                 found.append(group)
+            elif any(member.opcode == "exponential" for member in growth.along):
+                taken.update(growth.scores)
+                found.append(UnfitGroup(one, growth.last, group))
     return found
 
 
@@ -104,22 +117,28 @@ class _Growth:
     contexts: dict[Instruction, tuple[AxisNumber, ...]] = field(default_factory=dict)
     heroes: dict[Instruction, tuple[AxisNumber, ...]] = field(default_factory=dict)
 
-    def group(self) -> AttentionGroup | None:
-        """The group, or None where something in it is of another form."""
+    @property
+    def last(self) -> Instruction:
+        """What was met last."""
+        return [*self.along][-1]
+
+    def group(self) -> AttentionGroup | str:
+        """The group, or why something in it is of another form."""
         members = self._members()
         if members is None:
-            return None
+            return f"more than {_MOST} instructions are computed from {self.first.name}"
         for one in sorted(members, key=self.places.__getitem__):
             if not self._visit(one, members):
-                return None
+                return f"{one.opcode} {one.name} takes what is computed from scores at other places"
         if not self.contexts or not self.heroes:
-            return None
+            return f"what {self.first.name} gives is not reduced and multiplied again"
         order = sorted(
             (one for one in members if one not in self.contexts), key=self.places.__getitem__
         )
         heroes, contexts = self._resolved(self.heroes), self._resolved(self.contexts)
-        if any(self._count(axes) < _LEAST for axes in (*heroes.values(), *contexts.values())):
-            return None
+        for one, axes in contexts.items():
+            if self._count(axes) < _LEAST:
+                return f"{one.name} contracts {self._count(axes)} places; {_LEAST} are the least"
         scores = tuple(one for one in order if one in self.scores)
         return AttentionGroup(scores, heroes, contexts, tuple(order), self._needs(order))
 

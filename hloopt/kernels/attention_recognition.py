@@ -29,7 +29,7 @@ from hloopt.kernels.attention_clusters import (
     attention_clusters,
     may_be_kernels,
 )
-from hloopt.kernels.attention_growth import AttentionGroup, attention_groups
+from hloopt.kernels.attention_growth import AttentionGroup, UnfitGroup, attention_groups
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
@@ -133,8 +133,13 @@ class _Rewriter:
     recorder: FusionRecorder
     unfused: dict[str, float] = field(default_factory=dict)
 
-    def visit(self, group: AttentionGroup) -> bool:
+    def visit(self, group: AttentionGroup | UnfitGroup) -> bool:
         """Decide about one group, and fuse it; whether it was."""
+        if isinstance(group, UnfitGroup):
+            if group.last.computation is not None and group.first.computation is not None:
+                unfit = forbid("attention-unfit", words=group.words)
+                self.recorder.refused(group.first, group.last, unfit)
+            return False
         first, last = group.scores[0], [*group.contexts][-1]
         if any(one.computation is None for one in (*group.members, *group.contexts)):
             return False  # a kernel made since computes them

@@ -115,6 +115,41 @@ def test_operands_that_follow_the_result() -> None:
     assert "computed from its own results" in reasons(plan)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "m = f32[2,32] reduce(x, least), dimensions={2}",
+            (
+                "other = f32[2,32,32] reverse(x), dimensions={1}\n"
+                "  x2 = f32[2,32,32] add(x, other)\n  m = f32[2,32] reduce(x2, least), dimensions={2}"
+            ),
+            "x is read: it must be written",
+        ),
+        (
+            "l = f32[2,32] reduce(wide_e, zero), dimensions={2}",
+            "l = f32[2,32] reduce(wide_e, zero), dimensions={1}",
+            "two dimensions of raw are one axis",
+        ),
+        (
+            "o = bf16[2,32,16] dot(weights, v)",
+            (
+                "turned = bf16[2,32,32] transpose(weights), dimensions={0,2,1}\n"
+                "  twice = bf16[2,32,32] add(turned, weights)\n  o = bf16[2,32,16] dot(twice, v)"
+            ),
+            "two dimensions of raw are one axis",
+        ),
+    ],
+)
+def test_what_breaks_the_pattern(old: str, new: str, words: str) -> None:
+    """The refusal names the instruction, or what is wrong with it."""
+    text = PLAIN.text()
+    assert old in text
+    module, plan = fused(text.replace(old, new), always=True)
+    assert not kernels(module)
+    assert re.search(words, reasons(plan)), reasons(plan)
+
+
 def test_two_layers() -> None:
     """Each has its own kernel, the second one reads what the first writes."""
     regions, first = PLAIN.text().rsplit("\n}\n", 1)[0].split("ENTRY main {\n")
