@@ -19,6 +19,8 @@ __all__ = ["LoopAlong", "loop_along_of", "repetitions"]
 
 _VECTOR_BITS = 128
 _MOST_STEPS = 16
+_MOST_PARTS = 8
+"""Each is code of its own."""
 _THREADS_A_CORE = 512
 """Which have enough loads under way, where threads have several elements each."""
 
@@ -78,7 +80,9 @@ def _parts(region: Region, dims: tuple[int, ...]) -> Iterator[int]:
         sizes = {piece.array.dims for piece in pieces}
         size = pieces[0].array.dims[-1]
         if sizes == {(*dims[:-1], size)} and size and dims[-1] % size == 0:
-            yield dims[-1] // size
+            count = dims[-1] // size
+            if count <= _MOST_PARTS:
+                yield count
 
 
 def _is_lacking(region: Region, dims: tuple[int, ...], at: int) -> bool:

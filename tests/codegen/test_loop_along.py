@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.analysis.along import loop_along_of
 from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.region import region_of
 from hloopt.ir import Instruction, Module
@@ -126,6 +127,29 @@ def test_neighbours_that_are_turned_together() -> None:
     code = KernelCode.of(check_kernel(whole, "loop-along", {"steps": 4, "vector": 8}))
     assert code.reads("x") == 1
     assert len(code.calls("powf")) == 4
+
+
+def test_many_parts_are_no_code_each() -> None:
+    """A column that is padded to a row is not written out place by place."""
+    text = """HloModule m
+b {
+  x = f32[6,5,1] parameter(0)
+  i = f32[5] iota(), iota_dimension=0
+  c = f32[5] cosine(i)
+  cb = f32[6,5,1] broadcast(c), dimensions={1}
+  y = f32[6,5,1] multiply(x, cb)
+  zero = f32[] constant(0)
+  ROOT p = f32[6,5,64] pad(y, zero), padding=0_0x0_0x3_60
+}
+ENTRY e {
+  x = f32[6,5,1] parameter(0)
+  ROOT f = f32[6,5,64] fusion(x), kind=kLoop, calls=b
+}
+"""
+    found = loop_along_of(region_of(hloopt.parse(text).entry.root))
+    assert not isinstance(found, str)
+    assert (found.parts, found.along) == (1, 0)
+    check_kernel(text, "loop-along", everywhere=False)
 
 
 def test_special_values() -> None:
