@@ -42,7 +42,8 @@ class ProductFusion(FusionPass):
     operands that are computed (weights of bytes with their scales, masks) are written for it.  Here they are
     part of one kernel where that takes less time than the library's product and the kernels around it: mostly
     where memory is what a product waits for, few rows times large weights, and on devices whose units reach
-    their rate by such instructions.  What others read, too, becomes a further result.
+    their rate by such instructions.  What others read in its middle, or could compute of its end, is left to
+    the strategies that follow.
 
     cost_model  the model that predicts kernel times
     target      the device; one without blocks and threads is left alone
