@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextvars import ContextVar
 from typing import Any, Final
 
 import torch
@@ -18,6 +19,7 @@ _OF_TORCH: Final = (
     _aten.upsample_nearest1d.vec,
     _aten.upsample_nearest2d.vec,
 )
+_BARE: Final = ContextVar("_BARE", default=False)
 _MODES: Final = ("sum", "mean", "max")
 
 
@@ -27,6 +29,13 @@ def decompositions() -> Any:
         **get_decomposition_table(),
         **get_decompositions(_OF_TORCH),
         _aten.cumprod.default: _cumprod,
+        _aten.diagonal.default: _diagonal,
+        _aten.diagonal_copy.default: _diagonal,
+        _aten.remainder.Tensor: _remainder,
+        _aten.remainder.Scalar: _remainder,
+        _aten.remainder.Scalar_Tensor: _remainder,
+        _aten.fmod.Tensor: _fmod,
+        _aten.fmod.Scalar: _fmod,
         _aten.max_pool2d_with_indices.default: _max_pool2d,
         _aten.max_pool2d_with_indices_backward.default: _max_pool2d_gradient,
         _aten.avg_pool2d_backward.default: _avg_pool2d_gradient,
@@ -51,6 +60,43 @@ def _cumprod(x: Any, dim: int, *, dtype: Any = None) -> Any:
         longer = found.narrow(dim, step, length) * found.narrow(dim, 0, length)
         found, step = torch.cat([kept, longer], dim), 2 * step
     return found
+
+
+def _bare_remainder(x: Any, y: Any) -> Any:
+    """Torch's op itself, which torch-mlir computes with the sign of ``x``."""
+    kind = torch.result_type(x, y)
+    op = _aten.remainder.Tensor if isinstance(y, torch.Tensor) else _aten.remainder.Scalar
+    token = _BARE.set(True)
+    try:
+        return op(x.to(kind), y)
+    finally:
+        _BARE.reset(token)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """With the sign of ``y``, whichever it comes with."""
+    if _BARE.get():
+        return NotImplemented
+    if not isinstance(x, torch.Tensor):
+        x = torch.full_like(y, x, dtype=torch.result_type(x, y))
+    rest = _bare_remainder(x, y)
+    return torch.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+
+
+def _fmod(x: Any, y: Any) -> Any:
+    """With the sign of ``x``, whichever it comes with."""
+    rest = _bare_remainder(x, y)
+    other = torch.where((x < 0) == (y < 0), rest + y, rest - y)
+    return torch.where((rest != 0) & ((rest < 0) != (x < 0)), other, rest)
+
+
+def _diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """The elements themselves, not a view of them."""
+    moved = x.movedim((dim1, dim2), (-2, -1))
+    below, right = max(-offset, 0), max(offset, 0)
+    length = max(min(moved.shape[-2] - below, moved.shape[-1] - right), 0)
+    places = torch.arange(length, device=x.device)
+    return moved[..., places + below, places + right]
 
 
 def _max_pool2d(x: Any, window: Any, stride: Any = (), *rest: Any) -> Any:

@@ -73,12 +73,14 @@ def _unsupported(problems: Sequence[tuple[str, str]], error: Exception) -> Unsup
     if not problems:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         return UnsupportedError(f"torch-mlir does not convert it: {reason[0]}", name="<torch>")
-    # What is left of arguments that are numbers is of no help.
+    # A constant is what is left of an op that was taken apart in part.
     shown = [one for one in problems if "'torch.constant" not in one[0]]
     message, location = (shown or problems)[0]
     called = _OPERATOR.search(message) or _OPERATION.search(message)
     what = f"torch-mlir does not convert it: {message.partition(': %')[0]}"
-    if called and "legalize" in message:
+    if not shown:
+        what = "torch-mlir has no StableHLO for an op of these arguments"
+    elif called and "legalize" in message:
         what = f"torch-mlir has no StableHLO for {called[1]}"
     place = _PLACE.search(location)
     if place is None:

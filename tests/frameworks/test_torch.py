@@ -150,6 +150,41 @@ def test_what_torch_mlir_lacks_is_taken_apart() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64, torch.float32])
+def test_remainders_have_the_sign_that_torch_gives_them(kind) -> None:
+    """torch-mlir gives both that of what is divided."""
+
+    def remainders(x, y):
+        return [one(x, by) for one in (torch.remainder, torch.fmod) for by in (y, 3, -3)] + [7 % y]
+
+    class Remainders(torch.nn.Module):
+        def forward(self, x, y):
+            return remainders(x, y)
+
+    x = torch.tensor([-7, -6, -1, 0, 1, 5, 6, 7], dtype=kind)
+    y = torch.tensor([3, -3, 5, -5, -2, 2, -4, 4], dtype=kind)
+    model = ht.convert(Remainders(), (x, y))
+    for one, other in zip(
+        hloopt.evaluate(model.module, model.arrays), remainders(x, y), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    torch._dynamo.reset()
+    fast = torch.compile(remainders, backend=ht.backend)
+    for one, other in zip(fast(x, y), remainders(x, y), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_diagonals_are_elements() -> None:
+    class Diagonals(torch.nn.Module):
+        def forward(self, x):
+            places = [(0, 0, 1), (1, 0, 1), (-2, 1, 2), (9, 0, 1), (0, 2, 0)]
+            return [torch.diagonal(x, *place) for place in places]
+
+    model = ht.convert(Diagonals(), (torch.randn(2, 4, 5),))
+    for one, other in zip(hloopt.evaluate(model.module, model.arrays), model.expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(
     "layer",
     [
