@@ -59,8 +59,8 @@ def fused_along_run_time(
 
 def own_ns(model: CostModel, kernel: Instruction) -> float:
     """Nanoseconds of a kernel by itself, its arithmetic counted as that of code which we write."""
-    if kernel.opcode == "topk":
-        return sorted_ns(kernel, model.target)
+    if kernel.opcode == "topk" and (sorting := sorted_ns(kernel, model.target)) is not None:
+        return sorting
     found = model.run_time(kernel)
     inside = kernel.calls if kernel.opcode == "fusion" else (kernel,)
     issued = issued_ns(((one, 1) for one in inside), model.target)

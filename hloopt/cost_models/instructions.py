@@ -247,11 +247,13 @@ def issued_ns(ops: Iterable[tuple[Instruction, float]], target: Target) -> float
     return latencies.issue(total * warps, _SCHEDULERS) / target.clock_ghz
 
 
-def sorted_ns(topk: Instruction, target: Target) -> float:
+def sorted_ns(topk: Instruction, target: Target) -> float | None:
     """Nanoseconds of a ``topk`` as a sort of values with their places, by a network in shared memory.
 
-    Raises ``ValueError`` as ``latencies_of``.
+    None on a device that is not NVIDIA's.
     """
+    if target.kind != "cuda" or not target.has_threads:
+        return None
     latencies = latencies_of(target)
     source = topk.operands[0].array
     steps = (source.dims[-1] - 1).bit_length()

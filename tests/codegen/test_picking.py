@@ -158,6 +158,15 @@ def test_others_are_sorted(kind: str, minor: int, count: int, why: str) -> None:
     assert why in found.reason
 
 
+@pytest.mark.parametrize("target", ["mi300x", "tpu-v4", "t4"])
+def test_other_devices(target: str) -> None:
+    """Where no instructions are known the model's own time counts; where there are no threads, nothing."""
+    module = hloopt.parse(ROUTER.format(kind="f32", rows=256, minor=64, count=4))
+    plan = RowFusion(target=target).fuse(module)
+    hloopt.verify(module)
+    assert bool(plan.steps) is (target != "tpu-v4")
+
+
 def test_no_rows_are_no_kernel() -> None:
     """Arrays without elements stay as they are."""
     module = hloopt.parse(ALONE.format(kind="f32", rows=0, minor=64, count=4, largest="true"))
