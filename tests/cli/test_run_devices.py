@@ -178,7 +178,7 @@ def test_a_shell_completes_kernels() -> None:
     complete = ShellComplete(cli, {}, "hloopt", "_HLOOPT_COMPLETE")
     found = complete.get_completions(["run", "--device", "native", "--kernel"], "op:dot=native-d")
     assert [item.value for item in found] == ["op:dot=native-dot"]
-    found = complete.get_completions(["run", "--kernel"], "op:dot=dot-m")
+    found = complete.get_completions(["run", "--kernel"], "op:dot=dot-mat")
     assert [item.value for item in found] == ["op:dot=dot-matrix-vector"]
     assert not complete.get_completions(["run", "--kernel"], "op:dot=native-d")
 
