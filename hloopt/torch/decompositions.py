@@ -1,4 +1,8 @@
-"""Ops of ATen that torch-mlir has no StableHLO for, in terms of others: torch's own ways, and a few of ours."""
+"""Ops of ATen in terms of others, where torch-mlir has no StableHLO for them or computes something else.
+
+Some ways are torch's own, the others are here.  They create no tensors of given values: two of them that one op
+becomes would be the same constant of the exported program.
+"""
 
 from __future__ import annotations
 

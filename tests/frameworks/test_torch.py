@@ -120,6 +120,14 @@ def _with_gradients(module, args):
     return [one.detach() for one in results] + [one.grad.clone() for one in module.parameters()]
 
 
+def _as_torch(model, *, rtol=0.0, atol=0.0) -> None:
+    """Types and values are those of torch."""
+    found = hloopt.evaluate(model.module, model.arrays)
+    for one, other in zip(found, model.expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("padding", [None, 2])
 def test_bags_of_embeddings(mode: str, padding: int | None) -> None:
@@ -145,9 +153,7 @@ def test_what_torch_mlir_lacks_is_taken_apart() -> None:
             return larger, torch.cumprod(x, -1), torch.cumprod(whole, 0), torch.cumprod(x.sum(), 0)
 
     model = ht.convert(Parts(), (torch.randn(2, 3, 5, 7),))
-    for one, other in zip(hloopt.evaluate(model.module, model.arrays), model.expected, strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    _as_torch(model, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [torch.int32, torch.int64, torch.float32])
@@ -164,10 +170,7 @@ def test_remainders_have_the_sign_that_torch_gives_them(kind) -> None:
     x = torch.tensor([-7, -6, -1, 0, 1, 5, 6, 7], dtype=kind)
     y = torch.tensor([3, -3, 5, -5, -2, 2, -4, 4], dtype=kind)
     model = ht.convert(Remainders(), (x, y))
-    for one, other in zip(
-        hloopt.evaluate(model.module, model.arrays), remainders(x, y), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
+    _as_torch(model)
     torch._dynamo.reset()
     fast = torch.compile(remainders, backend=ht.backend)
     for one, other in zip(fast(x, y), remainders(x, y), strict=True):
@@ -181,8 +184,7 @@ def test_diagonals_are_elements() -> None:
             return [torch.diagonal(x, *place) for place in places]
 
     model = ht.convert(Diagonals(), (torch.randn(2, 4, 5),))
-    for one, other in zip(hloopt.evaluate(model.module, model.arrays), model.expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+    _as_torch(model)
 
 
 @pytest.mark.parametrize(
