@@ -38,7 +38,8 @@ __all__ = ["Selecting", "selecting"]
 
 @dataclass
 class Selecting:
-    """Kernel selection by options; ``is_given``: whether there were any.  ``entries`` are for the lock file.
+    """Kernel selection by options; ``is_given``: whether there were any.  ``entries`` are for the lock file,
+    ``has_chosen`` says whether there is anything about kernels in it.
 
     ``fixed`` options are the command's own; ``has_files`` says that kernels were read from files.
     ``notes`` are for stderr.
@@ -49,6 +50,7 @@ class Selecting:
     write_lock: str | None = None
     has_files: bool = False
     entries: list[LockEntry] = field(default_factory=list)
+    has_chosen: bool = False
     made: KernelSelection | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -111,13 +113,14 @@ class Selecting:
         """Remember what passes chose for the lock file."""
         if self.write_lock is not None:
             self.entries += lock_entries(choices_of(report))
+            self.has_chosen |= any(run.instance.name == self.instance.name for run in report.runs)
 
     def finish(self, watcher: LockWatcher | None = None) -> None:
         """Write the lock file, if one is wanted, with what ``watcher`` saw fused.  Raises ``UsageError``."""
         if self.write_lock is None:
             return
         decisions = (watcher.groups, watcher.unfused, watcher.loops) if watcher else ([], [], [])
-        if self.entries or not any(decisions):
+        if self.entries or (self.has_chosen and not any(decisions)):
             text = lock_text(self.entries, self.instance.target, self.instance.device)
         else:
             text = head_text({})
@@ -127,9 +130,8 @@ class Selecting:
 def _is_about_fusion(lock: str) -> bool:
     """Whether a lock file says nothing about kernels.  Raises ``UsageError``."""
     found = read_tables(lock)
-    return not found.get("kernel") and any(
-        found.get(key) for key in ("fusion", "loop", "unfused", "fuse", "nofuse")
-    )
+    decisions = any(found.get(key) for key in ("fusion", "loop", "unfused", "fuse", "nofuse"))
+    return not found.get("kernel") and (decisions or "target" not in found)
 
 
 def selecting(

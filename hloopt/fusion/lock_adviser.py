@@ -7,7 +7,9 @@ from dataclasses import field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
+from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.hero import results_of
+from hloopt.cost_models.attention import ATTENTION
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.fusible import may_be_fused
@@ -218,9 +220,12 @@ class _Original(NamedTuple):
     text: str
 
 
-def _has_picks(made: Membership) -> bool:
-    """Whether a fusion has a ``topk``: no pair of instructions makes one, so that the pass makes it again."""
-    return made.fusion is not None and any(one.opcode == "topk" for one in made.fusion.calls)
+def _is_made_again(made: Membership) -> bool:
+    """Whether no pairs make a fusion: one of a ``topk``, or attention, which its pass makes again."""
+    fusion = made.fusion
+    if fusion is None:
+        return False
+    return custom_name(fusion) == ATTENTION or any(one.opcode == "topk" for one in fusion.calls)
 
 
 @dataclass
@@ -263,7 +268,7 @@ class LockWatcher(Watcher):
             known = sorted(
                 (one for one in made.members if one in rows), key=lambda one: rows[one].rank
             )
-            if made.is_fused and len(known) > 1 and not _has_picks(made):
+            if made.is_fused and len(known) > 1 and not _is_made_again(made):
                 group = self._group(computation, name, made, known, history)
                 found.append((rows[known[-1]].rank, group))
         order = {computation: number for number, computation in enumerate(self._before)}

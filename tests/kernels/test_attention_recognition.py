@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from hloopt.kernels.attention_recognition import AttentionRecognition
 from hloopt.runtime.inputs import generate
 from hloopt.targets import find_target
 from tests.helpers.attention_text import AttentionText
+from tests.helpers.support import invoke
 
 PLAIN = AttentionText()
 LARGE = AttentionText(64, 2048, 2048, 128, 128)
@@ -163,3 +165,17 @@ def test_two_layers() -> None:
     module, _ = fused(f"{regions}ENTRY main {{\n{first}\n{second}\n}}\n", always=True)
     one, other = kernels(module)
     assert one in other.operands or any(one in part.operands for part in other.operands)
+
+
+@pytest.mark.parametrize("command", ["optimize", "kernels"])
+def test_lock_files(tmp_path: Path, command: str) -> None:
+    """A module that is nothing but attention has nothing in its lock file, which gives it again."""
+    source, lock = tmp_path / "a.hlo", tmp_path / "a.lock"
+    source.write_text(PLAIN.text(), encoding="utf-8")
+    words = (command, "-O3", str(source))
+    first = invoke(*words, "--write-lock", str(lock))
+    assert first.exit_code == 0, first.stderr
+    assert "attention" in first.stdout
+    again = invoke(*words, "--lock", str(lock), "--frozen")
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout == first.stdout
