@@ -11,16 +11,13 @@ from hloopt.analysis.region import region_of
 from hloopt.cost_models.attention import ATTENTION
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.predictor import Predictor
-from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.cost_models.registry import find_model
 from hloopt.dataclass import dataclass
-from hloopt.fusion.apply import restore_order
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.merge import new_parameter
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.recorder import FusionPass, FusionRecorder
-from hloopt.fusion.strategies import fusible_computations
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.ir.canonical import fingerprint
 from hloopt.kernels import is_kernel
@@ -30,13 +27,12 @@ from hloopt.kernels.attention_clusters import (
     may_be_kernels,
 )
 from hloopt.kernels.attention_growth import AttentionGroup, UnfitGroup, attention_groups
+from hloopt.kernels.cluster_fusion import ClusterFusion
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
 from hloopt.kernels.row_fusion import RowFusion
-from hloopt.rewrite.pass_ import PassLog
-from hloopt.targets import Target, find_target, names
-from hloopt.targets.target import HOST
+from hloopt.targets import names
 
 __all__ = ["AttentionRecognition"]
 
@@ -44,7 +40,7 @@ _NAME: Final = "attention"
 
 
 @dataclass(frozen=True)
-class AttentionRecognition(FusionPass):
+class AttentionRecognition(ClusterFusion):
     """Make one kernel of products, what is computed from them place by place, and products with that.
 
         s = q . k;  e = exp(s - max s);  o = (e / sum e) . v    =>    o = fusion(q, k, v), the kernel attention
@@ -56,13 +52,10 @@ class AttentionRecognition(FusionPass):
     that the first one writes.  All kernels of a group are compared with what row-fusion, priority-fusion and
     multi-output-fusion make of it.
 
-    cost_model  the model that predicts kernel times
     target      the device; one without blocks and threads is left alone, and so is ``host``
-    always      whether what fits is fused whatever the cost model says
-    fuel        the most fusions to make in a module, negative for no limit
     """
 
-    asks_advice: ClassVar[bool] = True
+    what: ClassVar[str] = "products"
     example: ClassVar[str] = """HloModule example
 
 max {
@@ -98,32 +91,8 @@ ENTRY main {
 }
 """
 
-    cost_model: str = DEFAULT
-    target: str = "h200"
-    always: bool = False
-    fuel: int = -1
-
-    def fuse(
-        self, module: Module, log: PassLog | None = None, device: Target | None = None
-    ) -> FusionPlan:
-        """Fuse in place; return what was fused, and what was refused and why.
-
-        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
-        """
-        target = device or find_target(self.target)
-        recorder = FusionRecorder(self, module, log, self.fuel)
-        recorder.plan.target = target.name
-        if target is HOST:
-            return recorder.close()
-        if not target.has_threads:
-            recorder.log.note(f"{target.name} has no blocks and threads: products stay as they are")
-            return recorder.close()
-        rewriter = _Rewriter(self, recorder.model(self.cost_model, target), recorder)
-        for computation in fusible_computations(module):
-            made = [rewriter.visit(group) for group in attention_groups(computation)]
-            if any(made):
-                restore_order(computation)
-        return recorder.close()
+    def _visitor(self, model: CostModel, recorder: FusionRecorder) -> Callable[[Computation], bool]:
+        return _Rewriter(self, model, recorder).visit_all
 
 
 @dataclass(frozen=True)
@@ -132,6 +101,11 @@ class _Rewriter:
     model: CostModel
     recorder: FusionRecorder
     unfused: dict[str, float] = field(default_factory=dict)
+
+    def visit_all(self, computation: Computation) -> bool:
+        """Fuse the groups of a computation; whether there were any."""
+        made = [self.visit(group) for group in attention_groups(computation)]
+        return any(made)
 
     def visit(self, group: AttentionGroup | UnfitGroup) -> bool:
         """Decide about one group, and fuse it; whether it was."""

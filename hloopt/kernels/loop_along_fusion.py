@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar, Final
 
@@ -12,19 +12,17 @@ from hloopt.analysis.elementwise import is_elementwise, tells_apart
 from hloopt.analysis.region import region_of
 from hloopt.cost_models.fused_along import LOOP_ALONG, own_ns
 from hloopt.cost_models.model import Comparison, CostModel
-from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.cost_models.registry import find_model
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
-from hloopt.fusion.history import FusionPlan, root_opcode
-from hloopt.fusion.recorder import FusionPass, FusionRecorder
-from hloopt.fusion.strategies import fusible_computations
+from hloopt.fusion.history import root_opcode
+from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.kernels.cluster_fusion import ClusterFusion
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
-from hloopt.rewrite.pass_ import PassLog
-from hloopt.targets import Target, find_target
 from hloopt.types import leaves
 
 __all__ = ["LoopAlongFusion"]
@@ -37,7 +35,7 @@ _LOOPS: Final = frozenset({"kLoop", "kInput"})
 
 
 @dataclass(frozen=True)
-class LoopAlongFusion(FusionPass):
+class LoopAlongFusion(ClusterFusion):
     """Let elementwise kernels compute the small tables that only such read, once a thread.
 
         angles = fusion(); y = fusion(x, angles)    =>    y = fusion(x), the kernel loop-along
@@ -45,14 +43,9 @@ class LoopAlongFusion(FusionPass):
     A thread of that kernel goes along a dimension which the tables lack, such as the heads that are turned by
     the same angles.  It comes after the strategies, which compute a table wherever it is read, or leave it a
     kernel.  Halves that are concatenated share what they read.
-
-    cost_model  the model that predicts kernel times
-    target      the device; one without blocks and threads is left alone
-    always      whether what fits is fused whatever the cost model says
-    fuel        the most fusions to make in a module, negative for no limit
     """
 
-    asks_advice: ClassVar[bool] = True
+    what: ClassVar[str] = "tables"
     example: ClassVar[str] = """HloModule example
 
 angles {
@@ -74,32 +67,8 @@ ENTRY main {
 }
 """
 
-    cost_model: str = DEFAULT
-    target: str = "h200"
-    always: bool = False
-    fuel: int = -1
-
-    def fuse(
-        self, module: Module, log: PassLog | None = None, device: Target | None = None
-    ) -> FusionPlan:
-        """Fuse in place; return what was fused, and what was refused and why.
-
-        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
-        """
-        target = device or find_target(self.target)
-        recorder = FusionRecorder(self, module, log, self.fuel)
-        recorder.plan.target = target.name
-        if not target.has_threads:
-            recorder.log.note(f"{target.name} has no blocks and threads: tables stay as they are")
-            return recorder.close()
-        rewriter = _Rewriter(self, recorder.model(self.cost_model, target), recorder)
-        for computation in fusible_computations(module):
-            # What reads a table before the table, which may be one of others.
-            for instruction in reversed(list(computation)):
-                is_there = instruction.computation is not None
-                if is_there and instruction.opcode == "fusion" and _is_loop(instruction):
-                    rewriter.visit(instruction)
-        return recorder.close()
+    def _visitor(self, model: CostModel, recorder: FusionRecorder) -> Callable[[Computation], bool]:
+        return _Rewriter(self, model, recorder).visit_all
 
 
 @dataclass(frozen=True)
@@ -107,6 +76,15 @@ class _Rewriter:
     options: LoopAlongFusion
     model: CostModel
     recorder: FusionRecorder
+
+    def visit_all(self, computation: Computation) -> bool:
+        """Fuse the tables of a computation; the order stays."""
+        # What reads a table before the table, which may be one of others.
+        for instruction in reversed(list(computation)):
+            is_there = instruction.computation is not None
+            if is_there and instruction.opcode == "fusion" and _is_loop(instruction):
+                self.visit(instruction)
+        return False
 
     def visit(self, fusion: Instruction) -> None:
         """Decide about one kernel, the tables that it reads and what else reads these, and fuse them."""

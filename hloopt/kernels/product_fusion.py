@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
@@ -9,23 +10,18 @@ from hloopt.analysis.region import region_of
 from hloopt.cost_models.matrix_units import MATRIX_UNITS
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.predictor import Predictor
-from hloopt.cost_models.registry import DEFAULT
 from hloopt.dataclass import dataclass
-from hloopt.fusion.apply import restore_order
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.recorder import FusionPass, FusionRecorder
-from hloopt.fusion.strategies import fusible_computations
-from hloopt.ir import Instruction, Module, edit, walk
+from hloopt.fusion.recorder import FusionRecorder
+from hloopt.ir import Computation, Instruction, edit, walk
 from hloopt.kernels import is_kernel
 from hloopt.kernels.cluster_bodies import apart_from, fuse_cluster, whole_of
+from hloopt.kernels.cluster_fusion import ClusterFusion
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.product_clusters import ProductCluster, product_clusters
 from hloopt.kernels.registry import find_kernel, kernels
-from hloopt.rewrite.pass_ import PassLog
-from hloopt.targets import Target, find_target
 
 __all__ = ["ProductFusion"]
 
@@ -33,7 +29,7 @@ _NAME: Final = "product_fusion"
 
 
 @dataclass(frozen=True)
-class ProductFusion(FusionPass):
+class ProductFusion(ClusterFusion):
     """Make one kernel of a dot that matrix units multiply and of what is around it.
 
         p = dot(x, w); y = gelu(p + b) + r    =>    y = fusion(x, w, b, r), the kernel dot-mma
@@ -44,14 +40,9 @@ class ProductFusion(FusionPass):
     where memory is what a product waits for, few rows times large weights, and on devices whose units reach
     their rate by such instructions.  What others read in its middle, or could compute of its end, is left to
     the strategies that follow.
-
-    cost_model  the model that predicts kernel times
-    target      the device; one without blocks and threads is left alone
-    always      whether what fits is fused whatever the cost model says
-    fuel        the most fusions to make in a module, negative for no limit
     """
 
-    asks_advice: ClassVar[bool] = True
+    what: ClassVar[str] = "products"
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {
@@ -65,35 +56,8 @@ ENTRY main {
 }
 """
 
-    cost_model: str = DEFAULT
-    target: str = "h200"
-    always: bool = False
-    fuel: int = -1
-
-    def fuse(
-        self, module: Module, log: PassLog | None = None, device: Target | None = None
-    ) -> FusionPlan:
-        """Fuse in place; return what was fused, and what was refused and why.
-
-        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
-        """
-        target = device or find_target(self.target)
-        recorder = FusionRecorder(self, module, log, self.fuel)
-        recorder.plan.target = target.name
-        if not target.has_threads:
-            recorder.log.note(f"{target.name} has no blocks and threads: products stay as they are")
-            return recorder.close()
-        rewriter = _Rewriter(self, recorder.model(self.cost_model, target), recorder)
-        for computation in fusible_computations(module):
-            dots = [one for one in computation if one.opcode == "dot"]
-            if not dots:
-                continue
-            order = walk.post_order(computation)
-            places = {one: place for place, one in enumerate(order)}
-            made = [rewriter.visit(dot, places) for dot in sorted(dots, key=places.__getitem__)]
-            if any(made):
-                restore_order(computation)
-        return recorder.close()
+    def _visitor(self, model: CostModel, recorder: FusionRecorder) -> Callable[[Computation], bool]:
+        return _Rewriter(self, model, recorder).visit_all
 
 
 class _Rewriter:
@@ -102,6 +66,15 @@ class _Rewriter:
         self.model = model
         self.recorder = recorder
         self.predictor = Predictor(model)
+
+    def visit_all(self, computation: Computation) -> bool:
+        """Fuse around the dots of a computation; whether there were any."""
+        dots = [one for one in computation if one.opcode == "dot"]
+        if not dots:
+            return False
+        places = {one: place for place, one in enumerate(walk.post_order(computation))}
+        made = [self.visit(dot, places) for dot in sorted(dots, key=places.__getitem__)]
+        return any(made)
 
     def visit(self, dot: Instruction, places: dict[Instruction, int]) -> bool:
         """Decide about one dot, and fuse what gains most; whether that was done."""

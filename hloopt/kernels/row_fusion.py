@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
 from hloopt.analysis.region import region_of
 from hloopt.cost_models.fused_along import own_ns
 from hloopt.cost_models.model import Comparison, CostModel
-from hloopt.cost_models.registry import DEFAULT, find_model
+from hloopt.cost_models.registry import find_model
 from hloopt.dataclass import dataclass
-from hloopt.fusion.apply import restore_order
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.history import FusionPlan
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
-from hloopt.fusion.recorder import FusionPass, FusionRecorder
-from hloopt.fusion.strategies import fusible_computations
-from hloopt.ir import Instruction, Module, edit
+from hloopt.fusion.recorder import FusionRecorder
+from hloopt.ir import Computation, Instruction, edit
 from hloopt.kernels import is_kernel
 from hloopt.kernels.cluster_bodies import apart_from, fuse_cluster, whole_of
+from hloopt.kernels.cluster_fusion import ClusterFusion
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
@@ -29,9 +28,7 @@ from hloopt.kernels.row_clusters import (
     row_forms,
     running_clusters,
 )
-from hloopt.rewrite.pass_ import PassLog
-from hloopt.targets import Target, find_target, names
-from hloopt.targets.target import HOST
+from hloopt.targets import names
 
 __all__ = ["RowFusion"]
 
@@ -39,7 +36,7 @@ _NAME: Final = "row_fusion"
 
 
 @dataclass(frozen=True)
-class RowFusion(FusionPass):
+class RowFusion(ClusterFusion):
     """Make one kernel of reductions of the same rows and of what is elementwise around them.
 
         m = max(x); e = exp(x - m); s = sum(e); y = e / s    =>    y = fusion(x), the kernel whole-row
@@ -53,14 +50,11 @@ class RowFusion(FusionPass):
     loop would fold each element from the first one on.  Both are compared with what priority-fusion and
     multi-output-fusion make of the cluster.
 
-    cost_model  the model that predicts kernel times
     target      the device; one without blocks and threads is left alone, and so is ``host``, for which
                 native-row-fusion joins rows
-    always      whether what fits is fused whatever the cost model says
-    fuel        the most fusions to make in a module, negative for no limit
     """
 
-    asks_advice: ClassVar[bool] = True
+    what: ClassVar[str] = "rows"
     example: ClassVar[str] = """HloModule example
 
 max {
@@ -89,38 +83,8 @@ ENTRY main {
 }
 """
 
-    cost_model: str = DEFAULT
-    target: str = "h200"
-    always: bool = False
-    fuel: int = -1
-
-    def fuse(
-        self, module: Module, log: PassLog | None = None, device: Target | None = None
-    ) -> FusionPlan:
-        """Fuse in place; return what was fused, and what was refused and why.
-
-        ``device`` takes the place of ``target``.  Raises ``UsageError`` for an unknown model or target.
-        """
-        target = device or find_target(self.target)
-        recorder = FusionRecorder(self, module, log, self.fuel)
-        recorder.plan.target = target.name
-        if target is HOST:
-            return recorder.close()  # native-row-fusion has other bounds
-        if not target.has_threads:
-            recorder.log.note(f"{target.name} has no blocks and threads: rows stay as they are")
-            return recorder.close()
-        model = recorder.model(self.cost_model, target)
-        rewriter = _Rewriter(self, model, recorder)
-        for computation in fusible_computations(module):
-            made = [
-                rewriter.visit(cluster.as_it_is())
-                for form in row_forms(computation)
-                for cluster in row_clusters(computation, form)
-            ]
-            made += [rewriter.visit(one.as_it_is()) for one in running_clusters(computation)]
-            if any(made):
-                restore_order(computation)
-        return recorder.close()
+    def _visitor(self, model: CostModel, recorder: FusionRecorder) -> Callable[[Computation], bool]:
+        return _Rewriter(self, model, recorder).visit_all
 
 
 @dataclass(frozen=True)
@@ -128,6 +92,16 @@ class _Rewriter:
     options: RowFusion
     model: CostModel
     recorder: FusionRecorder
+
+    def visit_all(self, computation: Computation) -> bool:
+        """Fuse the clusters of a computation; whether there were any."""
+        made = [
+            self.visit(cluster.as_it_is())
+            for form in row_forms(computation)
+            for cluster in row_clusters(computation, form)
+        ]
+        made += [self.visit(one.as_it_is()) for one in running_clusters(computation)]
+        return any(made)
 
     def visit(self, cluster: RowCluster) -> bool:
         """Decide about one cluster, and fuse it; whether it was."""
