@@ -10,6 +10,7 @@ from hloopt.analysis.contraction import of_dot
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.kernels.attention_growth import AttentionGroup
+from hloopt.kernels.cluster_bodies import operands_of
 from hloopt.ops.traits import CHEAP, ELEMENTWISE, PERMUTING
 from hloopt.types import ArrayShape, elements_of
 
@@ -26,7 +27,7 @@ _MOST_COLUMNS: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class AttentionCluster:
-    """What one kernel computes.
+    """What one kernel computes; see ``KernelCluster``.
 
     members  in topological order, with what only any place can compute and constants
     results  members that others read, and that the kernel writes
@@ -36,11 +37,9 @@ class AttentionCluster:
     results: tuple[Instruction, ...]
 
     @property
-    def operands(self) -> tuple[Instruction, ...]:
-        """What the kernel reads, in the order of its parameters."""
-        inside = set(self.members)
-        read = (part for one in self.members for part in one.operands)
-        return tuple(dict.fromkeys(part for part in read if part not in inside))
+    def absorbed(self) -> tuple[Instruction, ...]:
+        """Nothing: the members have it."""
+        return ()
 
     @property
     def last(self) -> Instruction:
@@ -92,7 +91,7 @@ def may_be_kernels(clusters: Sequence[AttentionCluster], computation: Computatio
     for cluster in reversed(clusters):
         later.update(cluster.results)
         floor = min(places[one] for one in later)
-        if _leads(later, cluster.operands, places, floor):
+        if _leads(later, operands_of(cluster), places, floor):
             return False
     return True
 

@@ -14,11 +14,10 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import find_model
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
-from hloopt.fusion.merge import new_parameter
 from hloopt.fusion.multi_output_fusion import MultiOutputFusion
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.recorder import FusionRecorder
-from hloopt.ir import Computation, Instruction, Module, build, edit, walk
+from hloopt.ir import Computation, Instruction, edit
 from hloopt.ir.canonical import fingerprint
 from hloopt.kernels import is_kernel
 from hloopt.kernels.attention_clusters import (
@@ -27,6 +26,7 @@ from hloopt.kernels.attention_clusters import (
     may_be_kernels,
 )
 from hloopt.kernels.attention_growth import AttentionGroup, UnfitGroup, attention_groups
+from hloopt.kernels.cluster_bodies import apart_from, place_cluster, whole_of
 from hloopt.kernels.cluster_fusion import ClusterFusion
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
@@ -129,7 +129,8 @@ class _Rewriter:
             self.recorder.refused(first, last, decision)
             return False
         for cluster in clusters:
-            self._fuse(cluster, comparison)
+            fusion = place_cluster(cluster, _NAME, ATTENTION)
+            self._record(cluster, fusion, comparison)
         members = {one for cluster in clusters for one in cluster.members}
         _remove_unused(members, first.home)
         return True
@@ -162,7 +163,8 @@ class _Rewriter:
 
     def _unfused(self, clusters: Sequence[AttentionCluster]) -> float:
         """Seconds of what becomes of the clusters otherwise."""
-        apart, target = _apart(clusters), self.model.target
+        apart = apart_from(_together(clusters), _NAME)
+        target = self.model.target
         key = fingerprint(apart)
         found = self.unfused.get(key)
         if found is None:
@@ -175,23 +177,6 @@ class _Rewriter:
             found = sum(predictor.predict(one).seconds for one in apart.entry if is_kernel(one))
             self.unfused[key] = found
         return found
-
-    def _fuse(self, cluster: AttentionCluster, comparison: Comparison | None) -> None:
-        last = cluster.last
-        module = last.home.module
-        assert module is not None, "of a module"
-        body = edit.add_computation(module, _body((cluster,)))
-        attributes = {"kind": "kCustom", "calls": body}
-        operands = cluster.operands
-        fusion = Instruction(_NAME, "fusion", body.root.shape, operands, attributes, last.metadata)
-        fusion.offset = last.offset
-        fusion = edit.insert_before(last, fusion)
-        edit.set_attribute(fusion, "backend_config", written_name(fusion, ATTENTION))
-        several = len(cluster.results) > 1
-        for number, one in enumerate(cluster.results):
-            new = build.element(last, fusion, number, one.metadata) if several else fusion
-            edit.replace_uses(one, new)
-        self._record(cluster, fusion, comparison)
 
     def _record(
         self, cluster: AttentionCluster, fusion: Instruction, comparison: Comparison | None
@@ -219,61 +204,17 @@ def _remove_unused(members: Iterable[Instruction], home: Computation) -> None:
             edit.remove(one)
 
 
-def _body(
-    clusters: Sequence[AttentionCluster],
-    region: Callable[[Computation], Computation] = lambda called: called,
-) -> Computation:
-    """A computation of clusters in no module yet, which calls ``region`` of what they call."""
-    body = Computation(f"{_NAME}_computation")
-    members = dict.fromkeys(one for cluster in clusters for one in cluster.members)
-    copies: dict[Instruction, Instruction] = {}
-    for number, operand in enumerate(_operands(clusters)):
-        copies[operand] = edit.append(body, new_parameter(number, operand))
-    for one in _in_order(members):
-        attributes = {
-            key: region(value) if isinstance(value, Computation) else value
-            for key, value in one.attributes.items()
-        }
-        parts = tuple(copies[part] for part in one.operands)
-        copy = Instruction(
-            one.name, one.opcode, one.shape, parts, attributes, one.metadata, one.offset
-        )
-        copies[one] = edit.append(body, copy)
-    results = tuple(copies[one] for cluster in clusters for one in cluster.results)
-    body.root = results[0] if len(results) == 1 else build.make(body, "tuple", results)
-    return body
-
-
-def _in_order(members: Iterable[Instruction]) -> list[Instruction]:
-    inside = set(members)
-    home = next(iter(inside)).home
-    return [one for one in home if one in inside]
-
-
-def _operands(clusters: Sequence[AttentionCluster]) -> tuple[Instruction, ...]:
-    inside = {one for cluster in clusters for one in cluster.members}
-    read = (part for cluster in clusters for part in cluster.operands)
-    return tuple(dict.fromkeys(part for part in read if part not in inside))
-
-
-def _apart(clusters: Sequence[AttentionCluster]) -> Module:
-    """A module that computes clusters of parameters."""
-    home = clusters[0].last.home.module
-    apart = Module(_NAME, home.source if home else None)
-    regions = {
-        called: edit.add_computation(apart, build.clone_computation(called))
-        for cluster in clusters
-        for one in cluster.members
-        for called in walk.called_computations(one)
-    }
-    apart.entry = edit.add_computation(apart, _body(clusters, regions.__getitem__))
-    return apart
+def _together(clusters: Sequence[AttentionCluster]) -> AttentionCluster:
+    """What clusters of one computation compute, as one."""
+    members = {one for cluster in clusters for one in cluster.members}
+    order = (one for one in clusters[0].last.home if one in members)
+    return AttentionCluster(
+        tuple(order), tuple(one for cluster in clusters for one in cluster.results)
+    )
 
 
 def _whole(cluster: AttentionCluster) -> Instruction:
     """A fusion, in no module, of a cluster."""
-    body = _apart((cluster,)).entry
-    attributes = {"kind": "kCustom", "calls": body}
-    fusion = Instruction(_NAME, "fusion", body.root.shape, cluster.operands, attributes)
+    fusion = whole_of(apart_from(cluster, _NAME), cluster, _NAME)
     edit.set_attribute(fusion, "backend_config", written_name(fusion, ATTENTION))
     return fusion

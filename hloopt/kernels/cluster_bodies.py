@@ -11,7 +11,15 @@ from hloopt.fusion.merge import new_parameter
 from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 
-__all__ = ["KernelCluster", "apart_from", "body_of", "fuse_cluster", "operands_of", "whole_of"]
+__all__ = [
+    "KernelCluster",
+    "apart_from",
+    "body_of",
+    "fuse_cluster",
+    "operands_of",
+    "place_cluster",
+    "whole_of",
+]
 
 
 class KernelCluster(Protocol):
@@ -44,7 +52,17 @@ def fuse_cluster(
     recorder: FusionRecorder,
     comparison: Comparison | None,
 ) -> Instruction:
-    """Put a fusion, which names the kernel that computes it, in the place of a cluster; the fusion.
+    """Put a fusion in the place of a cluster, and take out what nothing reads any more; the fusion."""
+    fusion = place_cluster(cluster, name, kernel)
+    _record(cluster, fusion, recorder, comparison)
+    for one in (*reversed(cluster.members), *reversed(cluster.absorbed)):
+        if not one.users and not one.is_root:
+            edit.remove(one)
+    return fusion
+
+
+def place_cluster(cluster: KernelCluster, name: str, kernel: str) -> Instruction:
+    """Let a fusion, which names the kernel that computes it, make the results of a cluster; the fusion.
 
     The order of the computation is to be restored when all are made.
     """
@@ -59,10 +77,6 @@ def fuse_cluster(
     fusion = edit.insert_before(last, fusion)
     edit.set_attribute(fusion, "backend_config", written_name(fusion, kernel))
     _hand_over(cluster, fusion)
-    _record(cluster, fusion, recorder, comparison)
-    for one in (*reversed(cluster.members), *reversed(cluster.absorbed)):
-        if not one.users and not one.is_root:
-            edit.remove(one)
     return fusion
 
 
