@@ -59,7 +59,7 @@ class UnfitGroup:
     """Scores that are weighted by exponentials, and what is computed from them that no kernel computes."""
 
     first: Instruction
-    last: Instruction
+    user: Instruction
     words: str
 
 
@@ -78,7 +78,7 @@ def attention_groups(computation: Computation) -> list[AttentionGroup | UnfitGro
                 found.append(group)
             elif any(member.opcode == "exponential" for member in growth.along):
                 taken.update(growth.scores)
-                found.append(UnfitGroup(one, growth.last, group))
+                found.append(UnfitGroup(one, next(iter(one.users)), group))
     return found
 
 
@@ -116,11 +116,6 @@ class _Growth:
     scores: set[Instruction] = field(default_factory=set)
     contexts: dict[Instruction, tuple[AxisNumber, ...]] = field(default_factory=dict)
     heroes: dict[Instruction, tuple[AxisNumber, ...]] = field(default_factory=dict)
-
-    @property
-    def last(self) -> Instruction:
-        """What was met last."""
-        return [*self.along][-1]
 
     def group(self) -> AttentionGroup | str:
         """The group, or why something in it is of another form."""

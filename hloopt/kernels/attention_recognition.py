@@ -110,23 +110,24 @@ class _Rewriter:
     def visit(self, group: AttentionGroup | UnfitGroup) -> bool:
         """Decide about one group, and fuse it; whether it was."""
         if isinstance(group, UnfitGroup):
-            if group.last.computation is not None and group.first.computation is not None:
+            if group.user.computation is not None and group.first.computation is not None:
                 unfit = forbid("attention-unfit", words=group.words)
-                self.recorder.refused(group.first, group.last, unfit)
+                self.recorder.refused(group.first, group.user, unfit)
             return False
-        first, last = group.scores[0], [*group.contexts][-1]
+        # Refusals stand between neighbours, where they are looked for.
+        first, user = group.scores[0], next(iter(group.scores[0].users))
         if any(one.computation is None for one in (*group.members, *group.contexts)):
             return False  # a kernel made since computes them
         if not (spent := self.recorder.allows()):
-            self.recorder.refused(first, last, spent)
+            self.recorder.refused(first, user, spent)
             return False
         clusters = attention_clusters(group, first.home)
         if isinstance(clusters, str):
-            self.recorder.refused(first, last, forbid("attention-unfit", words=clusters))
+            self.recorder.refused(first, user, forbid("attention-unfit", words=clusters))
             return False
-        decision, comparison = self._decide(clusters, first, last)
+        decision, comparison = self._decide(clusters, first, user)
         if not decision:
-            self.recorder.refused(first, last, decision)
+            self.recorder.refused(first, user, decision)
             return False
         for cluster in clusters:
             fusion = place_cluster(cluster, _NAME, ATTENTION)
@@ -136,10 +137,10 @@ class _Rewriter:
         return True
 
     def _decide(
-        self, clusters: Sequence[AttentionCluster], first: Instruction, last: Instruction
+        self, clusters: Sequence[AttentionCluster], first: Instruction, user: Instruction
     ) -> tuple[Decision, Comparison | None]:
         """Whether the kernels take their clusters, what the user wants, and which takes longer."""
-        advised = self.recorder.advice.decide(first, last)
+        advised = self.recorder.advice.decide(first, user)
         if not advised:
             return advised, None
         if not may_be_kernels(clusters, first.home):
