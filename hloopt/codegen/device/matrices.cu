@@ -144,7 +144,7 @@ __device__ unsigned pack_pair(T first, T second) {
   return (unsigned)first.bits | (unsigned)second.bits << 16;
 }
 
-//@ pack_bf16: bf16 round_bf16
+//@ pack_bf16: round_bf16
 // Two numbers rounded to bf16, the first in the lower half.
 __device__ unsigned pack_bf16(float first, float second) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -156,7 +156,7 @@ __device__ unsigned pack_bf16(float first, float second) {
 #endif
 }
 
-//@ pack_f16: f16 round_f16
+//@ pack_f16: round_f16
 // Two numbers rounded to f16, the first in the lower half.
 __device__ unsigned pack_f16(float first, float second) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
