@@ -63,8 +63,9 @@ def attention_clusters(
     if any(axes not in columns for axes in group.heroes.values()):
         return "a reduction is over other axes than products contract"
     full = elements_of(group.scores[0].shape)
+    scores = _scores_of(group)
     for one in group.outputs:
-        if elements_of(one.shape) == full:
+        if elements_of(one.shape) == full and scores[one]:
             return f"{one.name} is read: it must be written, and with it an element a score"
     places = {one: at for at, one in enumerate(computation)}
     parts = _parts(group, places)

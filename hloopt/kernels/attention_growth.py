@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
+from heapq import heappop, heappush
 from typing import Final
 
 from hloopt.analysis.attention.axes import Along, AxisNumber, ProductAxes
@@ -84,7 +85,7 @@ def attention_groups(computation: Computation) -> list[AttentionGroup | UnfitGro
 
 def _may_be_scores(dot: Instruction) -> bool:
     """Whether what is computed from a product element by element is reduced, and is multiplied again."""
-    if not isinstance(dot.shape, ArrayShape) or dot.shape.is_dynamic:
+    if not isinstance(dot.shape, ArrayShape) or dot.shape.is_dynamic or dot.has_control_edges:
         return False
     pending, seen = [dot], {dot}
     kinds: set[str] = set()
@@ -150,23 +151,35 @@ class _Growth:
         return total
 
     def _members(self) -> set[Instruction] | None:
-        """All that is computed from scores, and the other products of scores."""
-        found = {self.first}
-        pending = [self.first]
+        """All that is computed from scores, and the other products of scores.
+
+        What is computed from a context is none, though it may have as many elements as scores do.
+        """
+        found: set[Instruction] = set()
+        after: set[Instruction] = set()
+        seen = {self.first}
+        pending = [(self.places[self.first], self.first)]
         while pending:
-            one = pending.pop()
+            # In order: what a member is computed from is known before it.
+            one = heappop(pending)[1]
+            if one.opcode == "dot" and not found.isdisjoint(one.operands):
+                after.add(one)
+                found.add(one)
+                continue
+            if one.opcode != "dot" and not after.isdisjoint(one.operands):
+                after.add(one)
+                continue
+            found.add(one)
             if len(found) > _MOST:
                 return None
-            for other in (*self._behind(one), *self._before(one, found)):
-                if other not in found:
-                    found.add(other)
-                    pending.append(other)
+            for other in (*self._behind(one), *self._before(one, seen)):
+                if other not in seen:
+                    seen.add(other)
+                    heappush(pending, (self.places[other], other))
         return found
 
     def _behind(self, one: Instruction) -> Iterator[Instruction]:
         """Users that belong to the group."""
-        if one.opcode == "dot" and one is not self.first and not self._is_full(one):
-            return
         for user in one.users:
             if user.has_control_edges or not isinstance(user.shape, ArrayShape):
                 continue
@@ -187,7 +200,7 @@ class _Growth:
         seen = set(pending)
         while pending and len(seen) < _MOST:
             last = pending.pop()
-            if last.opcode == "dot" or not _moves_alone(last):
+            if not _moves_alone(last):
                 continue
             for part in last.operands:
                 if part not in seen and part not in found and self._is_full(part):
@@ -195,7 +208,7 @@ class _Growth:
                     pending.append(part)
         products: set[Instruction] = set()
         for part in sorted(seen, key=self.places.__getitem__):
-            if part.opcode == "dot" or (
+            if (part.opcode == "dot" and not part.has_control_edges) or (
                 _moves_alone(part) and products.intersection(part.operands)
             ):
                 products.add(part)

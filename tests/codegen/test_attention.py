@@ -144,6 +144,46 @@ def test_wide_gradients() -> None:
     check_kernel(text, "attention", everywhere=False)
 
 
+@pytest.mark.parametrize("init", ["3", "1000", "-1e30"])
+def test_inits_of_the_greatest(init: str) -> None:
+    """The sum lies below a greatest score that is no score but the init value."""
+    text = replace(PLAIN, mask="given", low="-inf", kind="f32", columns=40).text()
+    text = text.replace("constant(-inf)\n  m", f"constant({init})\n  m").replace(
+        "\n}\n", "\n  ROOT both = (f32[2,32,16], f32[2,32]) tuple(o, l)\n}\n"
+    )
+    assert f"least = f32[] constant({init})" in text
+    module = hloopt.parse(text)
+    assert AttentionRecognition(always=True).fuse(module).steps
+    q, k, v, keep = (np.array(one) for one in generate(module, 1))
+    keep[0] = False
+    fused_text = hloopt.optimize(module, "dce").to_text()
+    check_kernel(fused_text, "attention", inputs=[q, k, v, keep], everywhere=False)
+
+
+def test_late_divisions_of_several_sweeps() -> None:
+    """A context is divided by what an earlier sweep found: no score is."""
+    text = replace(PLAIN, late=True, mask="none", kind="f32").text()
+    text = text.replace(
+        "weights = f32[2,32,32] convert(e)",
+        "shares = f32[2,32,32] broadcast(l), dimensions={0,1}\n"
+        "  weights = f32[2,32,32] add(e, shares)",
+    )
+    module = hloopt.parse(text)
+    assert AttentionRecognition(always=True).fuse(module).steps
+    check_kernel(hloopt.optimize(module, "dce").to_text(), "attention", everywhere=False)
+
+
+def test_weights_times_the_greatest() -> None:
+    """What the exponentials are computed from cannot be left out of the weights until the end."""
+    text = replace(PLAIN, late=True, mask="none", kind="f32").text()
+    text = text.replace(
+        "weights = f32[2,32,32] convert(e)", "weights = f32[2,32,32] multiply(e, mb)"
+    )
+    module = hloopt.parse(text)
+    assert AttentionRecognition(always=True).fuse(module).steps
+    check_kernel(hloopt.optimize(module, "dce").to_text(), "attention", everywhere=False)
+
+
 def test_small_divisors() -> None:
     """Scores are divided by what a row has as the text says, where its inverse would overflow."""
     text = """HloModule small

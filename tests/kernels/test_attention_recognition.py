@@ -118,6 +118,34 @@ def test_operands_that_follow_the_result() -> None:
 
 
 @pytest.mark.parametrize(
+    "form",
+    [
+        replace(PLAIN, wide=32, late=True),
+        replace(PLAIN, wide=32, turned=True),
+        replace(PLAIN, wide=32, late=True, turned=True),
+    ],
+)
+def test_values_as_wide_as_scores(form: AttentionText) -> None:
+    """A context with as many elements as there are scores: what is computed from it is none of these."""
+    module, plan = fused(form.text(), always=True)
+    assert len(kernels(module)) == 1, reasons(plan)
+    assert not any(one.opcode in ("dot", "divide", "transpose") for one in module.entry)
+    before = hloopt.parse(form.text())
+    given = generate(before, 1)
+    (want,), (got,) = hloopt.evaluate(before, given), hloopt.evaluate(module, given)
+    np.testing.assert_array_equal(want, got)
+
+
+@pytest.mark.parametrize("op", ["raw", "o"])
+def test_products_that_wait(op: str) -> None:
+    """A product with a control edge stays where it is."""
+    text = re.sub(rf"( {op} = .*)", r"\1, control-predecessors={v}", PLAIN.text())
+    module, _ = fused(text, always=True)
+    assert not kernels(module)
+    assert any(one.has_control_edges and one.opcode == "dot" for one in module.entry)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         (

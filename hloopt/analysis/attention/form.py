@@ -115,8 +115,11 @@ class Attention:
     def row_divisions(self) -> dict[Instruction, Instruction]:
         """Divisions in f32, an element a score, by a value a row: that one's inverse is multiplied with."""
         found = {}
+        places = {*self.batch, *self.rows, *self.columns}
         for one, along in self.along.items():
             if one.opcode != "divide" or one.array.dtype.name != "f32":
+                continue
+            if None in along or set(known_along(along)) != places:
                 continue
             numerator, divisor = one.operands
             if numerator not in self.along or divisor.opcode != "broadcast":

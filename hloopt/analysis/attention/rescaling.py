@@ -85,7 +85,7 @@ def rescaling_of(
             linear[inner] = None
             continue
         above = [part for part in inner.operands if part in after]
-        found = _proportional(inner, above, linear, depends)
+        found = _proportional(inner, above, linear, depends, greatest)
         if found is not None:
             linear[inner] = found[0]
     return Rescaling(greatest, linear)
@@ -118,6 +118,7 @@ def _proportional(
     above: Sequence[Instruction],
     linear: Mapping[Instruction, LateFactor | None],
     depends: Mapping[Instruction, object],
+    greatest: Instruction,
 ) -> tuple[LateFactor | None] | None:
     """The late factor of what is proportional to exponentials, in a tuple; None where it is not."""
     if not isinstance(one.shape, ArrayShape) or not one.shape.dtype.is_float:
@@ -137,6 +138,8 @@ def _proportional(
         factor = of_a_row(other)
         if factor is None or linear[own] is not None or factor not in depends:
             return None
+        if _seen(factor) is greatest:
+            return None  # the exponentials wait for it, too
         return (LateFactor(one.opcode, factor),)
     if one.opcode == "select" and above == [own] and one.operands[0] is not own:
         other = one.operands[2] if one.operands[1] is own else one.operands[1]

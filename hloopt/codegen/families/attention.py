@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from hloopt.analysis.attention import LateFactor, Rescaling, ScoreSweep, TiledProduct
 from hloopt.codegen.families.attention_block import AttentionBlock
 from hloopt.codegen.families.attention_products import EIGHT, F32, HALVES, PAIR
@@ -44,6 +46,8 @@ class _Sweeps(AttentionBlock):
         rescaling = sweep.rescaling
         self.invert()
         folds = {hero: self._begun(hero) for hero in sweep.heroes}
+        if rescaling is not None:
+            self._take_init(folds[rescaling.greatest])
         for product in sweep.contexts:
             eights = self.products.inner_eights(product)
             self.sums[product.hero] = self.products.cleared(eights, f"{product.hero.name}_sums")
@@ -80,6 +84,15 @@ class _Sweeps(AttentionBlock):
 
     def _begun(self, hero: Instruction) -> list[ThreadFold]:
         return [begin(self.e, hero) for _ in range(HALVES)]
+
+    def _take_init(self, running: list[ThreadFold]) -> None:
+        """Begin with the init value of the greatest score: exponentials lie below that, too."""
+        e, init = self.e, running[0].hero.operands[1]
+        known = init.constant_array
+        if known is not None and known.reshape(-1)[0] == -np.inf:
+            return
+        for fold in running:
+            merge(e, fold, fold.reducer.lift(e, [e.value(init)]))
 
     def _rescale(
         self,
