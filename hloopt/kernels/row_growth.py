@@ -176,11 +176,11 @@ class RowGrowth:
             return False  # with layouts normalised it is between transposes
         if self.rows == 1 and elements_of(one) == 1 and not self._follows(one):
             return False  # any number of the program: what it has to do with the row comes later
-        if one.opcode == "topk" or any(part in self.picked for part in one.operands):
-            return self._is_picked(one, own)
         if any(part in self.columns for part in one.operands):
             # What is computed from columns is elsewhere, but for the cast of a sum.
             return self._is_cast_column(one)
+        if one.opcode == "topk" or any(part in self.picked for part in one.operands):
+            return self._is_picked(one, own)
         if one.opcode == "reduce":
             if any(part in own for part in one.fold_inits):
                 return False

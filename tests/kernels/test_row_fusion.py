@@ -262,6 +262,22 @@ def test_kernels_that_read_each_other_s_values() -> None:
     _assert_equal(before, after)
 
 
+def test_what_is_picked_of_sums_over_the_rows_stays_apart() -> None:
+    """One row: its sums over the rows are as long as it, and a kernel that picks from them needs them all."""
+    body = """x = f32[64,1] parameter(0)
+  e = f32[64,1] exponential(x)
+  zero = f32[] constant(0)
+  n = f32[64] reduce(e, zero), dimensions={1}, to_apply=sum
+  t = (f32[8], s32[8]) topk(n), k=8, largest=false
+  v = f32[8] get-tuple-element(t), index=0
+  a = f32[8] negate(v)
+  nb = f32[64,1] broadcast(n), dimensions={0}
+  d = f32[64,1] divide(e, nb)
+  far = f32[64,64,1] broadcast(d), dimensions={1,2}
+  ROOT o = (f32[8], f32[64,64,1]) tuple(a, far)"""
+    _assert_equal(*_fused(body, always=True)[:2])
+
+
 def test_a_lock_file_makes_the_same_kernels_again(tmp_path: Path) -> None:
     """All that joined is recorded: members, further results, sums over the rows of an argument."""
     body = f"""x = f32[64,512] parameter(0)
