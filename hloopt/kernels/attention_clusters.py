@@ -75,11 +75,10 @@ def attention_clusters(
     found = []
     for part in parts:
         ends = [_epilogue(context, group) for context in part.contexts]
-        roots = [*(end[-1] for end in ends), *part.heroes]
         behind = {one for end in ends for one in end}
-        members = _closure(group, part, roots, behind)
         results = [end[-1] for end in ends]
         results += [hero for hero in part.heroes if hero in outside]
+        members = _closure(group, part, results, behind)
         order = sorted(members, key=places.__getitem__)
         found.append(AttentionCluster(tuple(order), tuple(sorted(results, key=places.__getitem__))))
     return found

@@ -57,6 +57,17 @@ def test_no_bit_changes(mask: str, gradient: bool) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_what_nothing_reads_is_not_computed() -> None:
+    """A reduction of scores that is left over, with what is computed from it, is part of no kernel."""
+    text = PLAIN.text()
+    reduce = re.search(r"(\w+) = (\w+\[[^ ]*) reduce\(.*", text)
+    assert reduce is not None
+    again, name, shape = reduce[0].replace("ROOT ", ""), reduce[1], reduce[2]
+    left = f"{again.replace(name, 'left', 1)}\n  over = {shape} negate(left)\n  {reduce[0]}"
+    module, _ = fused(text.replace(reduce[0], left), always=True)
+    assert len(kernels(module)) == 1
+
+
 def test_what_kernels_hand_on() -> None:
     """Greatest scores and sums go from the first kernel to both others, and a sum of the second to the third."""
     module, _ = fused(PLAIN.text(gradient=True), always=True)
