@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from hloopt.analysis.elementwise import is_elementwise, tells_apart
 from hloopt.analysis.layout import is_row_major
@@ -57,6 +57,9 @@ class RowGrowth:
         self._own: dict[Instruction, int] = {}
         self._joined: list[int] = []
         self._members: list[list[Instruction]] = []
+        # Places from the first to the last one of a cluster are one stretch, and stretches that meet are one;
+        # each place points to an earlier one of its stretch, the first one to itself.
+        self._stretches = list(range(len(order)))
 
     def grow(self) -> None:
         """Each instruction of the form joins the clusters of its operands, or begins one."""
@@ -71,11 +74,11 @@ class RowGrowth:
                 self._joined.append(home)
                 self._members.append([])
             own[one] = home
-            self._members[home].append(one)
+            self._add(home, [one])
             for other in near:
                 if other != home and self._may_merge(home, other):
                     self._joined[other] = home
-                    self._members[home] += self._members[other]
+                    self._add(home, self._members[other])
                     self._members[other] = []
 
     def _find(self, number: int) -> int:
@@ -83,6 +86,24 @@ class RowGrowth:
         while joined[number] != number:
             joined[number] = number = joined[joined[number]]
         return number
+
+    def _add(self, number: int, members: Sequence[Instruction]) -> None:
+        """Let instructions be of a cluster, whose places become one stretch with theirs."""
+        known = self._members[number]
+        places = [self._places[one] for one in (*known[:1], *members)]
+        known += members
+        first = min(places)
+        place = self._first_of(max(places))
+        while place > first:
+            self._stretches[place] = place - 1
+            place = self._first_of(place)
+
+    def _first_of(self, place: int) -> int:
+        """The first place of a stretch."""
+        stretches = self._stretches
+        while stretches[place] != place:
+            stretches[place] = place = stretches[stretches[place]]
+        return place
 
     def _cluster_of(self, one: Instruction) -> int:
         number = self._own.get(one)
@@ -113,7 +134,8 @@ class RowGrowth:
 
         Also where that takes long to find out.
         """
-        floor = min(self._places[member] for member in self._members[number])
+        # What comes before it is computed from no cluster that ends behind it.
+        floor = self._first_of(self._places[self._members[number][0]])
         pending = list(starts)
         seen: set[Instruction] = set()
         clusters: set[int] = set()
@@ -123,10 +145,9 @@ class RowGrowth:
             if cluster == number or len(seen) > _MOST_LOOKED_AT:
                 return True
             if cluster >= 0:
-                if cluster not in clusters:
+                if cluster not in clusters and self._places[one] >= floor:
                     clusters.add(cluster)
-                    if max(self._places[part] for part in self._members[cluster]) > floor:
-                        pending += self._inputs(cluster)
+                    pending += self._inputs(cluster)
             elif one not in seen and self._places[one] > floor:
                 seen.add(one)
                 pending += _before(one)
@@ -160,7 +181,7 @@ class RowGrowth:
             self._own[one] = alone
             if self._may_merge(number, alone):
                 self._joined[alone] = number
-                self._members[number].append(one)
+                self._add(number, [one])
                 self._members[alone] = []
                 self.columns.add(one)
                 found.append(one)

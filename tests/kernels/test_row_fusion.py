@@ -262,6 +262,26 @@ def test_kernels_that_read_each_other_s_values() -> None:
     _assert_equal(before, after)
 
 
+def test_clusters_that_meet_in_front_of_all_that_is_between_them() -> None:
+    """``q`` follows a product of ``a``, and ``t``, beside ``a``, needs the sines: one kernel cannot have both."""
+    body = """x = f32[33,33] parameter(0)
+  a = f32[33,33] divide(x, x)
+  b = f32[33,33] multiply(a, a)
+  zero = f32[] constant(0)
+  n = f32[33] reduce(b, zero), dimensions={1}, to_apply=sum
+  nb = f32[33,33] broadcast(n), dimensions={0}
+  d = f32[33,33] dot(a, a), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+  i = f32[33] iota(), iota_dimension=0
+  s = f32[33] sine(i)
+  sb = f32[33,33] broadcast(s), dimensions={1}
+  p = f32[33,33] multiply(d, sb)
+  m = f32[33] reduce(d, zero), dimensions={1}, to_apply=sum
+  t = f32[33,33] subtract(sb, nb)
+  q = f32[33] multiply(m, s)
+  ROOT o = (f32[33,33], f32[33,33], f32[33], f32[33,33], f32[33], f32[33]) tuple(p, t, q, b, n, s)"""
+    _assert_equal(*_fused(body, always=True)[:2])
+
+
 def test_what_is_picked_of_sums_over_the_rows_stays_apart() -> None:
     """One row: its sums over the rows are as long as it, and a kernel that picks from them needs them all."""
     body = """x = f32[64,1] parameter(0)
