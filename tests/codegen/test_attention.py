@@ -184,6 +184,20 @@ def test_weights_times_the_greatest() -> None:
     check_kernel(hloopt.optimize(module, "dce").to_text(), "attention", everywhere=False)
 
 
+@pytest.mark.parametrize("scale", ["100000", "1e-3"])
+def test_scaled_weights_in_f16(scale: str) -> None:
+    """Weights that f16 holds only once they are divided by their sum are so before they are rounded."""
+    text = replace(PLAIN, kind="f16", mask="none", columns=40).text()
+    text = text.replace(
+        "p = f32[2,32,40] divide(wide_e, lb)",
+        f"scale = f32[] constant({scale})\n  scales = f32[2,32,40] broadcast(scale), dimensions={{}}\n"
+        "  large = f32[2,32,40] multiply(wide_e, scales)\n  p = f32[2,32,40] divide(large, lb)",
+    )
+    module = hloopt.parse(text)
+    assert AttentionRecognition(always=True).fuse(module).steps
+    check_kernel(hloopt.optimize(module, "dce").to_text(), "attention", everywhere=False)
+
+
 def test_small_divisors() -> None:
     """Scores are divided by what a row has as the text says, where its inverse would overflow."""
     text = """HloModule small

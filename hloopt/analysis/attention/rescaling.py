@@ -8,20 +8,27 @@ factor a row that waits for the sums is applied at the end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from typing import Final
 
+import ml_dtypes
+
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import REARRANGING
-from hloopt.types import ArrayShape
+from hloopt.types import ArrayShape, DType
 
 __all__ = ["LateFactor", "Rescaling", "of_a_row", "rescaling_of"]
 
 _VIEWS: Final = REARRANGING - {"reverse", "slice"}
 _LINEAR: Final = _VIEWS | {"convert", "negate"}
+_WIDE: Final = 1e30
+"""What types hold that have the exponents of f32."""
+_LEAST: Final = 2.0**-4
+"""Of the greatest weights in other types: smaller ones would lose bits."""
 
 
 @dataclass(frozen=True)
@@ -77,17 +84,21 @@ def rescaling_of(
     """
     after: set[Instruction] = {greatest}
     linear: dict[Instruction, LateFactor | None] = {}
+    sizes: dict[Instruction, float] = {}
     for inner in body:
         if not any(part in after for part in inner.operands):
             continue
         after.add(inner)
         if _is_exponential(inner, greatest):
             linear[inner] = None
+            sizes[inner] = 1.0
             continue
         above = [part for part in inner.operands if part in after]
         found = _proportional(inner, above, linear, depends, greatest)
         if found is not None:
-            linear[inner] = found[0]
+            sizes[inner] = _size(inner, linear, sizes, is_late=found[0] is not None)
+            if _holds(inner.array.dtype, sizes[inner]):
+                linear[inner] = found[0]
     return Rescaling(greatest, linear)
 
 
@@ -147,6 +158,33 @@ def _proportional(
         if seen is not None and seen.size == 1 and not seen.reshape(-1)[0]:
             return (linear[own],)
     return None
+
+
+def _size(
+    one: Instruction,
+    linear: Mapping[Instruction, LateFactor | None],
+    sizes: Mapping[Instruction, float],
+    *,
+    is_late: bool,
+) -> float:
+    """The greatest size of what is proportional to exponentials, without its late factor; inf where unknown."""
+    (own,) = (part for part in one.operands if part in linear)
+    if one.opcode not in ("multiply", "divide") or (is_late and linear[own] is None):
+        return sizes[own]
+    other = one.operands[1] if one.operands[0] is own else one.operands[0]
+    seen = _seen(other).constant_array
+    if seen is None or seen.size != 1:
+        return math.inf
+    factor = abs(float(seen.reshape(-1)[0]))
+    if one.opcode == "divide":
+        factor = 1 / factor if factor else math.inf
+    return sizes[own] * factor
+
+
+def _holds(kind: DType, size: float) -> bool:
+    """Whether a type holds numbers of a size which are to be scaled later: f16 and f8 have few exponents."""
+    greatest = float(ml_dtypes.finfo(kind.numpy).max)  # type: ignore[no-untyped-call]
+    return greatest > _WIDE or _LEAST <= size <= greatest
 
 
 def of_a_row(one: Instruction) -> Instruction | None:
