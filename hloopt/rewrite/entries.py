@@ -107,6 +107,7 @@ _PRICING: Final = (
     "hloopt.linear_algebra",
     "hloopt.kernels.row_fusion",
     "hloopt.kernels.attention",
+    "hloopt.kernels.loop_along_fusion",
     "hloopt.kernels.product_fusion",
 )
 """How the names of the modules begin whose passes choose by prices."""
