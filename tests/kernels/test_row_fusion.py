@@ -298,6 +298,15 @@ def test_what_is_picked_of_sums_over_the_rows_stays_apart() -> None:
     _assert_equal(*_fused(body, always=True)[:2])
 
 
+def test_running_sums_of_no_rows() -> None:
+    body = """x = f32[0,17,129] parameter(0)
+  zero = f32[] constant(0)
+  n = f32[0,17,129] negate(x)
+  ROOT r = f32[0,17,129] reduce-window(n, zero), window={size=1x1x129 pad=0_0x0_0x128_0}, to_apply=sum"""
+    before, after, _ = _fused(body, always=True)
+    assert after.to_text() == before.to_text()
+
+
 def test_a_lock_file_makes_the_same_kernels_again(tmp_path: Path) -> None:
     """All that joined is recorded: members, further results, sums over the rows of an argument."""
     body = f"""x = f32[64,512] parameter(0)

@@ -52,6 +52,8 @@ def running_of(window: Instruction) -> RunningRows | str:
     found = window.window.running(source.dims)
     if found is None or found.axis != source.rank - 1 or window.array.dims != source.dims:
         return f"{window.name} does not run along rows"
+    if not source.elements:
+        return f"{window.name} has no element"
     if not (is_row_major(source) and is_row_major(window.array)):
         return f"{window.name} reads or makes an array that is not row-major"
     if not plain_reducer(window) or accumulator_types(window)[0].is_complex:
