@@ -23,7 +23,7 @@ from hloopt.types import ArrayShape, elements_of
 __all__ = ["AttentionGroup", "UnfitGroup", "attention_groups"]
 
 _VIEWS: Final = PERMUTING - {"reverse"}
-_MOST: Final = 2000
+_MOST: Final = 300
 """Members of a group: what is larger has no kernel."""
 _LEAST: Final = 8
 """Columns of scores below which nothing is gained."""
