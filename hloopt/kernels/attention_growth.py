@@ -25,6 +25,7 @@ __all__ = ["AttentionGroup", "UnfitGroup", "attention_groups"]
 _VIEWS: Final = PERMUTING - {"reverse"}
 _MOST: Final = 300
 """Members of a group: what is larger has no kernel."""
+_MOST_LOOKED_AT: Final = 2000
 _LEAST: Final = 8
 """Columns of scores below which nothing is gained."""
 
@@ -89,7 +90,7 @@ def _may_be_scores(dot: Instruction) -> bool:
         return False
     pending, seen = [dot], {dot}
     kinds: set[str] = set()
-    while pending and len(seen) < _MOST:
+    while pending and len(seen) < _MOST_LOOKED_AT:
         one = pending.pop()
         for user in one.users:
             if user.opcode in ("reduce", "dot"):
@@ -198,7 +199,7 @@ class _Growth:
             return
         pending = [part for part in one.operands if part not in found and self._is_full(part)]
         seen = set(pending)
-        while pending and len(seen) < _MOST:
+        while pending and len(seen) < _MOST_LOOKED_AT:
             last = pending.pop()
             if not _moves_alone(last):
                 continue
