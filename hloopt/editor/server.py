@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcInternalError
 from pygls.lsp.server import LanguageServer
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.editor.answers import DocumentAnswers
 from hloopt.editor.document import Document, Mistake
 from hloopt.errors import HlooptError
+
+if TYPE_CHECKING:
+    from pygls.server import ServerErrors
 
 __all__ = ["make_server"]
 
@@ -43,6 +47,14 @@ class HloServer(LanguageServer):
         super().__init__("hloopt", version)
         self.predictor = predictor
         self._texts: dict[str, _Open] = {}
+
+    def report_server_error(self, error: Exception, source: ServerErrors) -> None:
+        """Tell the user, unless it was in telling: that an editor has gone is no news to it.
+
+        pygls would report what it could not send by sending it, again and again.
+        """
+        if source is not JsonRpcInternalError:
+            super().report_server_error(error, source)
 
     def text(self, uri: str) -> _Open:
         """The newest version, read when it was not yet."""
