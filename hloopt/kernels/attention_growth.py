@@ -13,8 +13,8 @@ from dataclasses import field
 from heapq import heappop, heappush
 from typing import Final
 
-from hloopt.analysis.attention.axes import Along, AxisNumber, ProductAxes
-from hloopt.analysis.contraction import of_dot
+from hloopt.analysis.attention.axes import AxisNumber
+from hloopt.analysis.attention.reading import ScoreReader
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.ops.traits import PERMUTING
@@ -78,8 +78,8 @@ def attention_groups(computation: Computation) -> list[AttentionGroup | UnfitGro
                 taken.update(group.members)
                 taken.update(group.contexts)
                 found.append(group)
-            elif any(member.opcode == "exponential" for member in growth.along):
-                taken.update(growth.scores)
+            elif any(member.opcode == "exponential" for member in growth.reader.along):
+                taken.update(growth.reader.scores)
                 found.append(UnfitGroup(one, next(iter(one.users)), group))
     return found
 
@@ -113,42 +113,44 @@ def _moves_alone(one: Instruction) -> bool:
 class _Growth:
     places: Mapping[Instruction, int]
     first: Instruction
-    axes: ProductAxes = field(default_factory=ProductAxes)
-    along: dict[Instruction, Along] = field(default_factory=dict)
-    scores: set[Instruction] = field(default_factory=set)
-    contexts: dict[Instruction, tuple[AxisNumber, ...]] = field(default_factory=dict)
-    heroes: dict[Instruction, tuple[AxisNumber, ...]] = field(default_factory=dict)
+    reader: ScoreReader = field(default_factory=ScoreReader)
 
     def group(self) -> AttentionGroup | str:
         """The group, or why something in it is of another form."""
         members = self._members()
         if members is None:
             return f"more than {_MOST} instructions are computed from {self.first.name}"
+        reader = self.reader
         for one in sorted(members, key=self.places.__getitem__):
-            if not self._visit(one, members):
-                return f"{one.opcode} {one.name} takes what is computed from scores at other places"
-        if not self.contexts or not self.heroes:
+            problem = reader.visit(one)
+            if problem:
+                return problem
+            weights = [part for part in one.operands if part in reader.along]
+            if one in reader.contexts and not self._is_full(weights[0]):
+                return f"{one.name} multiplies with what has no element a score"
+        if not reader.contexts or not reader.heroes:
             return f"what {self.first.name} gives is not reduced and multiplied again"
         order = sorted(
-            (one for one in members if one not in self.contexts), key=self.places.__getitem__
+            (one for one in members if one not in reader.contexts), key=self.places.__getitem__
         )
-        heroes, contexts = self._resolved(self.heroes), self._resolved(self.contexts)
+        heroes, contexts = self._resolved(reader.heroes), self._resolved(reader.contexts)
         for one, axes in contexts.items():
             if self._count(axes) < _LEAST:
                 return f"{one.name} contracts {self._count(axes)} places; {_LEAST} are the least"
-        scores = tuple(one for one in order if one in self.scores)
-        return AttentionGroup(scores, heroes, contexts, tuple(order), self._needs(order))
+        return AttentionGroup(
+            tuple(reader.scores), heroes, contexts, tuple(order), self._needs(order)
+        )
 
     def _resolved(
         self, found: Mapping[Instruction, tuple[AxisNumber, ...]]
     ) -> dict[Instruction, frozenset[AxisNumber]]:
         order = sorted(found, key=self.places.__getitem__)
-        return {one: frozenset(map(self.axes.find, found[one])) for one in order}
+        return {one: frozenset(map(self.reader.axes.find, found[one])) for one in order}
 
     def _count(self, axes: Iterable[AxisNumber]) -> int:
         total = 1
         for axis in axes:
-            total *= self.axes.sizes[axis]
+            total *= self.reader.axes.sizes[axis]
         return total
 
     def _members(self) -> set[Instruction] | None:
@@ -218,63 +220,12 @@ class _Growth:
     def _is_full(self, one: Instruction) -> bool:
         return _same_elements(one, self.first)
 
-    def _visit(self, one: Instruction, members: set[Instruction]) -> bool:
-        """Record what a member lies along; whether it is of the form."""
-        above = [part for part in one.operands if part in self.along]
-        if one.opcode == "dot":
-            if not above:
-                self.scores.add(one)
-                self.along[one] = tuple(self.axes.new(size) for size in one.array.dims)
-                return True
-            return self._context(one, above)
-        if not above:
-            return False
-        found: Along | None = None
-        if one.opcode == "reduce":
-            own, dims = self.along[above[0]], one.attributes["dimensions"]
-            if len(one.operands) != 2 or above != [one.operands[0]] or None in own:
-                return False
-            axes = tuple(axis for at in dims for axis in own[at] or ())
-            if axes:
-                self.heroes[one] = axes
-            found = tuple(part for at, part in enumerate(own) if at not in dims)
-        elif one.op.is_elementwise:
-            for part in above:
-                own = self.along[part]
-                if part.array.rank != one.array.rank:
-                    return False
-                found = own if found is None else self.axes.joined(found, own)
-                if found is None:
-                    return False
-        else:
-            found = self.axes.behind(one, self.along[above[0]])
-        if found is None:
-            return False
-        self.along[one] = found
-        return True
-
-    def _context(self, dot: Instruction, above: list[Instruction]) -> bool:
-        if len(above) > 1 or dot.operands[0] is dot.operands[1]:
-            return False
-        contraction = of_dot(dot)
-        side = contraction.lhs if above[0] is dot.operands[0] else contraction.rhs
-        own = self.along[above[0]]
-        if None in own or not self._is_full(above[0]):
-            return False
-        self.contexts[dot] = tuple(
-            axis
-            for position, part in zip(side.positions, own, strict=True)
-            if position.terms[0][0][0] == "k"
-            for axis in part or ()
-        )
-        return True
-
     def _needs(self, order: Iterable[Instruction]) -> dict[Instruction, frozenset[Instruction]]:
         behind: dict[Instruction, frozenset[Instruction]] = {}
         needs = {}
-        for one in (*order, *self.contexts):
+        for one in (*order, *self.reader.contexts):
             above = frozenset().union(*(behind.get(part, frozenset()) for part in one.operands))
-            if one in self.heroes or one in self.contexts:
+            if one in self.reader.heroes or one in self.reader.contexts:
                 needs[one] = above
-            behind[one] = above | {one} if one in self.heroes else above
+            behind[one] = above | {one} if one in self.reader.heroes else above
         return needs

@@ -16,17 +16,17 @@ calculation for softmax, 2018; Dao et al.: FlashAttention, 2022).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from math import prod
 from typing import Final
 
-from hloopt.analysis.attention.axes import Along, AxisNumber, ProductAxes, known_along
+from hloopt.analysis.attention.axes import Along, AxisNumber, known_along
+from hloopt.analysis.attention.reading import ScoreReader
 from hloopt.analysis.attention.rescaling import Rescaling, of_a_row, rescaling_of
-from hloopt.analysis.contraction import Axis, AxisGroup, Contraction, of_dot
+from hloopt.analysis.contraction import Axis, Contraction, of_dot
 from hloopt.analysis.region import Region
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.ops.traits import ASSOCIATIVE, REARRANGING
+from hloopt.ops.traits import REARRANGING
 from hloopt.targets import Target
 from hloopt.types import ArrayShape
 
@@ -39,7 +39,6 @@ __all__ = [
     "matrix_terms",
 ]
 
-_FOLDS: Final = ASSOCIATIVE - {"and", "or", "xor"}
 _VIEWS: Final = REARRANGING - {"reverse", "slice"}
 _UNITS: Final = ("bf16", "f16")
 """What matrix units multiply, with sums in f32."""
@@ -138,121 +137,49 @@ class Attention:
 
 def attention_form(region: Region) -> Attention | str:
     """The form of a region, or why it has none."""
-    return _Reader(region).read()
+    return _Reader().read(region)
 
 
-@dataclass
-class _Reader:
-    region: Region
-    axes: ProductAxes = field(default_factory=ProductAxes)
-    along: dict[Instruction, Along] = field(default_factory=dict)
-    scores: list[Instruction] = field(default_factory=list)
-    contexts: list[Instruction] = field(default_factory=list)
-    heroes: list[Instruction] = field(default_factory=list)
-    contracted: list[tuple[AxisNumber, ...]] = field(default_factory=list)
+class _Reader(ScoreReader):
+    """The form of one region."""
 
-    def read(self) -> Attention | str:
+    def read(self, region: Region) -> Attention | str:
+        self.region = region
         for inner in self.region.body:
             if inner.opcode == "tuple" and not inner.users:
                 continue  # results as they were laid out before
             if inner.shape.is_dynamic or not isinstance(inner.shape, ArrayShape):
                 return f"{inner.name} is {inner.shape}: no array of a known size"
-            above = [part for part in inner.operands if part in self.along]
-            if inner.opcode == "dot" and not above:
-                self._score(inner)
-            elif above:
-                problem = self._visit(inner, above)
-                if problem:
-                    return problem
+            problem = self.visit(inner)
+            if problem:
+                return problem
+            if inner.opcode == "reduce" and inner in self.along and inner not in self.heroes:
+                return f"{inner.name} reduces dimensions of size 1"
         if not self.scores:
             return "nothing is multiplied"
         if not self.heroes and not self.contexts:
             return f"nothing reduces what {self.scores[0].name} gives"
         return self._assembled()
 
-    def _score(self, dot: Instruction) -> None:
-        self.scores.append(dot)
-        self.along[dot] = tuple(self.axes.new(size) for size in dot.array.dims)
-
-    def _visit(self, inner: Instruction, above: list[Instruction]) -> str:
-        """Record what an instruction lies along that depends on scores; why it is none of the form."""
-        if inner.opcode == "dot":
-            return self._context(inner, above)
-        if inner.opcode == "reduce":
-            return self._hero(inner, above)
-        found: Along | None = None
-        if inner.op.is_elementwise:
-            for part in above:
-                own = self.along[part]
-                if part.array.rank != inner.array.rank:
-                    return f"{inner.name} takes {part.name} for all of its elements"
-                found = own if found is None else self.axes.joined(found, own)
-                if found is None:
-                    return f"{inner.name} takes elements of other places together"
-        elif above == list(inner.operands):
-            found = self.axes.behind(inner, self.along[above[0]])
-        if found is None:
-            return f"{inner.opcode} {inner.name} moves elements of {above[0].name} elsewhere"
-        self.along[inner] = found
-        return ""
-
-    def _context(self, dot: Instruction, above: list[Instruction]) -> str:
-        if len(above) > 1 or dot.operands[0] is dot.operands[1]:
-            return f"both operands of {dot.name} depend on scores"
-        contraction = of_dot(dot)
-        is_left = above[0] is dot.operands[0]
-        weights = contraction.lhs if is_left else contraction.rhs
-        own = self.along[above[0]]
-        if None in own:
-            return f"{above[0].name} is the same along a dimension"
-        axes = {
-            position.terms[0][0]: part or ()
-            for position, part in zip(weights.positions, own, strict=True)
-        }
-        inner: AxisGroup = "n" if is_left else "m"
-        for at, size in enumerate(contraction.axes[inner]):
-            axes[inner, at] = self.axes.new(size)
-        self.contracted.append(
-            tuple(axis for (group, _), part in axes.items() if group == "k" for axis in part)
-        )
-        self.along[dot] = tuple(axes[position.terms[0][0]] for position in contraction.result)
-        self.contexts.append(dot)
-        return ""
-
-    def _hero(self, reduce: Instruction, above: list[Instruction]) -> str:
-        source = reduce.operands[0]
-        reducer = reduce.attributes["to_apply"].root
-        if above != [source] or len(reduce.operands) != 2 or reducer.opcode not in _FOLDS:
-            return f"{reduce.name} is more than a sum, a product or an extremum"
-        if set(reducer.operands) != set(reduce.attributes["to_apply"].parameters):
-            return f"the reducer of {reduce.name} is more than one op"
-        if reducer.array.dtype is not source.array.dtype:
-            return f"the reducer of {reduce.name} has another type"
-        own, dims = self.along[source], reduce.attributes["dimensions"]
-        if None in own:
-            return f"{source.name} is the same along a dimension"
-        self.contracted.append(tuple(axis for at in dims for axis in own[at] or ()))
-        self.along[reduce] = tuple(part for at, part in enumerate(own) if at not in dims)
-        self.heroes.append(reduce)
-        return ""
-
     def _assembled(self) -> Attention | str:
         along = {one: self.axes.resolved(own) for one, own in self.along.items()}
-        contracted = [tuple(map(self.axes.find, axes)) for axes in self.contracted]
+        folded = {**self.heroes, **self.contexts}
+        contracting = self._contracting()
+        contracted = [set(map(self.axes.find, folded[one])) for one in contracting]
         first = contracted[0]
-        for axes, one in zip(contracted, self._contracting(), strict=True):
-            if set(axes) != set(first) or not axes:
-                return f"{one.name} contracts other axes than {self._contracting()[0].name}"
+        for axes, one in zip(contracted, contracting, strict=True):
+            if axes != first or not axes:
+                return f"{one.name} contracts other axes than {contracting[0].name}"
         scores, kinds = [], None
         for dot in self.scores:
             product = self._product(of_dot(dot), along[dot])
-            if set(_axes_of(product, "n")) != set(first):
+            if set(_axes_of(product, "n")) != first:
                 product = self._product(of_dot(dot).swapped(), along[dot])
             found = _axes_of(product, "b"), _axes_of(product, "m"), _axes_of(product, "n")
             if len(set().union(*found)) != sum(map(len, found)):
                 return f"two dimensions of {dot.name} are one axis"
-            if set(found[2]) != set(first):
-                return f"{dot.name} gives no columns for {self._contracting()[0].name}"
+            if set(found[2]) != first:
+                return f"{dot.name} gives no columns for {contracting[0].name}"
             kinds = kinds or found
             if any(set(one) != set(other) for one, other in zip(kinds, found, strict=True)):
                 return f"{dot.name} has other rows than {self.scores[0].name}"
