@@ -19,7 +19,7 @@ __all__ = ["Places", "ProgramPlace", "may_be_one", "place_of"]
 
 _MOVING: Final = MOVING | FORWARDING
 _MOST: Final = 8
-"""Calls of one function that are told apart."""
+"""How many calls of one function get names of their own."""
 
 _LONGEST: Final = 2000
 """Characters of the name of a call: those of very deep chains are not put together."""

@@ -98,9 +98,9 @@ def prepare_streams() -> None:
 
 
 def _is_relayed() -> bool:
-    """Whether Open MPI's mpiexec, whose stdout is no terminal, passes on what goes to the one it made for us.
+    """Whether stdout is the pseudo-terminal of Open MPI's mpiexec while its own stdout is redirected.
 
-    That has no size then, else that of its own.
+    Such a pseudo-terminal has no size; otherwise it has that of mpiexec's terminal.
     """
     return "OMPI_COMM_WORLD_RANK" in os.environ and not os.get_terminal_size(1).columns
 

@@ -151,8 +151,8 @@ def _resident(tile: TileSizes, target: Target) -> int:
 def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
     """Of a fusion that says that the kernel computes it; None for every other instruction.
 
-    What stands in front of the product is computed for each tile that reads it, what stands behind it once;
-    both take the time of plain units, one after the other with that of the matrix units.
+    The prologue is computed again for each tile that reads it, the epilogue once.  Both run on the plain units,
+    and their time is added to that of the matrix units.
     """
     if fusion.opcode != "fusion" or custom_name(fusion) != MATRIX_UNITS or not target.has_threads:
         return None

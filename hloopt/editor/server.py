@@ -49,9 +49,9 @@ class HloServer(LanguageServer):
         self._texts: dict[str, _Open] = {}
 
     def report_server_error(self, error: Exception, source: ServerErrors) -> None:
-        """Tell the user, unless it was in telling: that an editor has gone is no news to it.
+        """Show an error in the editor, unless a message could not be sent to it.
 
-        pygls would report what it could not send by sending it, again and again.
+        By default pygls reports a failure to send by sending another message, without end.
         """
         if source is not JsonRpcInternalError:
             super().report_server_error(error, source)

@@ -44,8 +44,8 @@ loops that are written out (``unroll=0``), so that they are registers indeed.  `
 ``second_of_pair<T>`` and ``round_tf32`` of the device library (``uses.call``) fill and read such registers.
 All lanes of a warp reach a load or a product together, all threads of the block for all that the verifier
 knows.  A tile is not to be copied into before a barrier behind its last load.  ``capability_of`` says which
-devices have the steps of a kernel.  In the emulator a copy is made at its ``Wait``, and whoever touches its
-bytes before is told so.
+devices have the steps of a kernel.  The emulator makes a copy at its ``Wait``, and reports any access to its
+bytes before that.
 
 Emitters (``codegen/elemental``, ``families``, ``loops``) build nodes and never text; transforms
 (``backends/native/codegen/lanes``) go from tree to tree.  A new node needs a row in ``operands_of`` or

@@ -101,7 +101,7 @@ class EmulatorDevice:
 
     @contextmanager
     def lent(self, memory: Mapping[int, LentMemory], stream: int) -> Iterator[None]:
-        """Copy what lies at host addresses in, and the results out again; there are no streams."""
+        """Upload operands from their host addresses, and download results to theirs; there are no streams."""
         for number, one in memory.items():
             if one.is_read:
                 self.upload(Pointer(number, 0, one.byte_size), _at(one))

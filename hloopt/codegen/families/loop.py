@@ -116,7 +116,7 @@ def store_run(
 
 
 def _along(f: FunctionWriter) -> None:
-    """Place by place of the dimension; what all places share stands before the loop."""
+    """A loop over the places of the dimension, behind the values that all of them share."""
     found, tile, e = loop_along(f.region), f.tile, f.elements
     sizes = thread_sizes(found, tile)
     thread = bounded(f, f.global_thread("i"), prod(sizes))

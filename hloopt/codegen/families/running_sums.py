@@ -1,7 +1,7 @@
 """Sums of exponentials that go along with the maximum which is taken off (``analysis/online_sums.py``).
 
 A thread has the shift g(m) of the maximum that it knows, and the sum so far for it.  Before it knows any, the
-shift is that of the least finite number: the sum is 0 whatever it is scaled by, and elements of -inf add 0.
+shift is that of the least finite number: rescaling leaves the sum at 0, and elements of -inf add nothing to it.
 """
 
 from __future__ import annotations
