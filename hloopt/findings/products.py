@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from hloopt.analysis.effects import Effects
+from hloopt.analysis.matrix_properties import Matrices
 from hloopt.cost_models.host import blas_run_time
 from hloopt.cost_models.model import NOTHING
 from hloopt.dataclass import dataclass
@@ -243,7 +244,7 @@ def orders(subject: Subject) -> Iterator[FindingCandidate]:
     algebra = LinearAlgebra(reassociate=True, target=target.name)
     effects = Effects(subject.module)
     for computation in open_computations(subject.module):
-        found = clusters(computation, target, effects)
+        found = clusters(computation, target, effects, Matrices())
         plans = [plan for cluster in found if (plan := cluster.plan())]
         if not plans:
             continue

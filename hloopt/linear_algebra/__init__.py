@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
 from hloopt.analysis.effects import Effects
+from hloopt.analysis.matrix_properties import Matrices
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import open_computations
@@ -90,24 +91,30 @@ ENTRY main {
 
     def run_on(self, computation: Computation, effects: Effects, log: PassLog) -> bool:
         """Plan the clusters of one computation; whether any was written anew."""
-        rounds, settled = 0, set[object]()
-        while rounds < _ROUNDS and self._all(computation, effects, settled, log):
+        rounds, settled, matrices = 0, set[object](), Matrices()
+        while rounds < _ROUNDS and self._all(computation, effects, matrices, settled, log):
             rounds += 1
         reassociates = self.fast_math or self.reassociate
         target = find_target(self.target)
-        read = write_structured(computation, target, log, reassociates=reassociates)
+        read = write_structured(computation, matrices, target, log, reassociates=reassociates)
         _remove_dead(read)
         return rounds > 0 or bool(read)
 
     def _all(
-        self, computation: Computation, effects: Effects, settled: set[object], log: PassLog
+        self,
+        computation: Computation,
+        effects: Effects,
+        matrices: Matrices,
+        settled: set[object],
+        log: PassLog,
     ) -> bool:
         """Plan those that are not ``settled``, to which those are added that have no better plan."""
         changed = False
         replaced: dict[Instruction, Instruction] = {}
         looks_at_floats = self.fast_math or self.reassociate or "missed" in log.kinds
         kinds = KINDS if looks_at_floats else KINDS - {"float"}
-        for cluster in clusters(computation, find_target(self.target), effects, kinds):
+        target = find_target(self.target)
+        for cluster in clusters(computation, target, effects, matrices, kinds):
             if not log.allows():
                 break
             # What an earlier cluster no longer reads may be gone.

@@ -10,9 +10,10 @@ those that are zero.  Rows of a triangle cut into p parts leave (p + 1) / 2 p of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
-from hloopt.analysis.matrix_properties import Matrices, MatrixProperties
+from hloopt.analysis.matrix_properties import NOTHING, Matrices, MatrixProperties
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.linear_algebra.prices import AlgebraPrices
@@ -26,7 +27,7 @@ from hloopt.linear_algebra.rectangles import (
 from hloopt.rewrite.site import Site
 from hloopt.types import DotDims
 
-__all__ = ["PartedProduct", "block_plan"]
+__all__ = ["BlockSide", "PartedProduct", "block_plan", "parts_of"]
 
 _PARTS: Final = 4
 """Into so many parts a side is cut at most."""
@@ -37,7 +38,7 @@ _MOST_TIME: Final = 0.9
 
 
 @dataclass(frozen=True)
-class _Side:
+class BlockSide:
     """Where a factor is zero, by its free dimension and its depth; of the result, by rows and columns."""
 
     free: int
@@ -106,16 +107,25 @@ def block_plan(dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> P
 
     A dot has one free dimension a side, one contracted one, and any batch.
     """
-    # What is put beside others is a part already.
-    if any(user.opcode in ("concatenate", "pad") for user in dot.users):
-        return None
     search = _Search.of(dot, matrices, prices)
     if search is None:
         return None
-    whole, before = search.best(), search.whole()
-    if whole.flops >= before.flops or whole.seconds > before.seconds * _MOST_TIME:
+    whole, before = search.better(), search.whole()
+    if whole is None:
         return None
     return PartedProduct(dot, whole, (before.seconds, before.flops))
+
+
+def parts_of(
+    sizes: tuple[int, int, int, int],
+    sides: tuple[BlockSide, BlockSide],
+    prices: AlgebraPrices,
+    *,
+    is_symmetric: bool,
+) -> Rectangle | None:
+    """The same of a product that is not written yet, of ``sizes`` batch, rows, columns and depth."""
+    search = _Search(sizes, sides, BlockSide(0, 1, NOTHING), prices, is_symmetric=is_symmetric)
+    return search.better() if search.has_parts else None
 
 
 def _left_of(dot: Instruction, matrices: Matrices) -> MatrixProperties:
@@ -136,19 +146,19 @@ class _Search:
 
     def __init__(
         self,
-        dot: Instruction,
-        sides: tuple[_Side, _Side],
-        result: _Side,
+        sizes: tuple[int, int, int, int],
+        sides: tuple[BlockSide, BlockSide],
+        result: BlockSide,
         prices: AlgebraPrices,
-        batch: int,
+        *,
+        is_symmetric: bool,
     ) -> None:
         self._sides = sides
         self._result = result
         self._prices = prices
-        self._batch = batch
-        self._depth = dot.operands[0].array.dims[sides[0].depth]
-        self._rows, self._columns = dot.array.dims[-2], dot.array.dims[-1]
-        self.is_symmetric = False
+        self._batch, self._rows, self._columns, self._depth = sizes
+        # A mask that leaves one half makes the other one needless.
+        self.is_symmetric = is_symmetric and not result.has_zeros
         self._known: dict[tuple[Interval, Interval, bool], Rectangle] = {}
 
     @classmethod
@@ -162,26 +172,34 @@ class _Search:
         if len(left) != 1 or len(right) != 1:
             return None
         sides = (
-            _Side(left[0], dims.lhs_contracting[0], matrices.of(lhs)),
-            _Side(right[0], dims.rhs_contracting[0], matrices.of(rhs)),
+            BlockSide(left[0], dims.lhs_contracting[0], matrices.of(lhs)),
+            BlockSide(right[0], dims.rhs_contracting[0], matrices.of(rhs)),
         )
-        rank = dot.array.rank
-        result = _Side(rank - 2, rank - 1, _left_of(dot, matrices))
-        batch = dot.array.elements // (dot.array.dims[-1] * dot.array.dims[-2])
-        made = cls(dot, sides, result, prices, batch)
-        # A mask that leaves one half makes the other one needless.
+        rank, (*batch, rows, columns) = dot.array.rank, dot.array.dims
+        sizes = (prod(batch), rows, columns, lhs.array.dims[dims.lhs_contracting[0]])
+        result = BlockSide(rank - 2, rank - 1, _left_of(dot, matrices))
         is_symmetric = matrices.of(dot).is_symmetric(rank - 2, rank - 1)
-        made.is_symmetric = is_symmetric and not result.has_zeros
-        has_zeros = any(side.has_zeros for side in (*sides, result))
-        return made if made.is_symmetric or has_zeros else None
+        made = cls(sizes, sides, result, prices, is_symmetric=is_symmetric)
+        return made if made.has_parts else None
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether anything is known by which parts could be better than the whole."""
+        return self.is_symmetric or any(side.has_zeros for side in (*self._sides, self._result))
 
     def whole(self) -> Rectangle:
         """The product as it is."""
         return self._product((0, self._rows), (0, self._columns), (0, self._depth))
 
-    def best(self) -> Rectangle:
-        """The cheapest way to compute all."""
-        return self._best((0, self._rows), (0, self._columns), mirrored=self.is_symmetric)
+    def better(self) -> Rectangle | None:
+        """The cheapest way to compute all by parts; None where the whole takes as little."""
+        found, whole = (
+            self._best((0, self._rows), (0, self._columns), mirrored=self.is_symmetric),
+            self.whole(),
+        )
+        if found.flops >= whole.flops or found.seconds > whole.seconds * _MOST_TIME:
+            return None
+        return found
 
     def _best(self, rows: Interval, columns: Interval, *, mirrored: bool = False) -> Rectangle:
         """The cheapest of one product, and of two parts of each side that may be cut."""

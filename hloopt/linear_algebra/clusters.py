@@ -12,17 +12,19 @@ from typing import Final
 from ml_dtypes import finfo
 
 from hloopt.analysis.effects import Effects
+from hloopt.analysis.matrix_properties import Matrices
 from hloopt.analysis.trip_count import counted_iterations
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.building import PlanWriter
+from hloopt.linear_algebra.known_products import KnownProducts
 from hloopt.linear_algebra.masks import is_summing
 from hloopt.linear_algebra.nodes import ONCE, Iterations, PlanNodes, Use
 from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, reached, seconds
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.products import Addends, merged, settled
 from hloopt.linear_algebra.reading import ARITHMETIC, TermReader, dotted_of, is_result, takes
-from hloopt.linear_algebra.terms import Factor, IndexAxes, IndexSpace, Sum, TensorTerm
+from hloopt.linear_algebra.terms import Factor, IndexAxes, IndexSpace, Sum, TensorTerm, align
 from hloopt.ops.traits import INDEXING, REARRANGING
 from hloopt.passes.loops.carried import growth_obstacle
 from hloopt.passes.loops.invariant_motion import InvariantSearch, WhileInvariantMotion
@@ -89,12 +91,14 @@ class Cluster:
         target: Target,
         elsewhere: AbstractSet[Instruction] = frozenset(),
         iterations: Iterations = ONCE,
+        matrices: Matrices | None = None,
     ) -> None:
         self.values = tuple(values)
         self._elsewhere = elsewhere
         self.space = space
         self.dtype: DType = values[0].root.array.dtype
         self.prices = AlgebraPrices(target, self.dtype)
+        self._known = KnownProducts(matrices or Matrices(), self.prices)
         self.target = target
         self.iterations = iterations
 
@@ -112,7 +116,10 @@ class Cluster:
 
     def plan(self) -> ClusterPlan | None:
         """A plan that takes less than what is there; None without one."""
-        nodes = PlanNodes(self.space, self.prices, self.iterations)
+        factors = (factor for value in self.values for factor in _factors(value.terms))
+        if not align(factors, self.space):
+            return None
+        nodes = PlanNodes(self.space, self.prices, self.iterations, self._known.of_parts)
         planner = ClusterPlanner(nodes)
         found: list[Addends] = []
         for value in self.values:
@@ -169,6 +176,9 @@ class Cluster:
     def _launched(self, one: Instruction) -> float:
         """Of a dot or a sum."""
         if one.opcode == "dot":
+            known = self._known.of_dot(one)
+            if known is not None:
+                return known[0]
             elements = sum(operand.array.elements for operand in one.operands)
             return self.prices.product(_multiply_adds(one), elements + one.array.elements)
         return self.prices.sum(one.operands[0].array.elements) if one.opcode == "reduce" else 0.0
@@ -181,7 +191,11 @@ class Cluster:
     @property
     def flops(self) -> int:
         """What is there computes."""
-        return sum(_flops(one) * self.iterations.times(one) for one in self.read)
+        return sum(self._flops(one) * self.iterations.times(one) for one in self.read)
+
+    def _flops(self, one: Instruction) -> int:
+        known = self._known.of_dot(one) if one.opcode == "dot" else None
+        return _flops(one) if known is None else known[1]
 
 
 def _flops(one: Instruction) -> int:
@@ -225,11 +239,16 @@ class ClusterPlan:
 
 
 def clusters(
-    computation: Computation, target: Target, effects: Effects, kinds: AbstractSet[str] = KINDS
+    computation: Computation,
+    target: Target,
+    effects: Effects,
+    matrices: Matrices,
+    kinds: AbstractSet[str] = KINDS,
 ) -> Iterator[Cluster]:
     """The clusters of a computation that may gain, each with its values in the order of the computation.
 
-    ``kinds`` are those of the element types that are looked at, ``effects`` those of the module.
+    ``kinds`` are those of the element types that are looked at, ``effects`` those of the module, ``matrices``
+    what is known of its instructions.
     """
     dotted = dotted_of(computation)
     iterations = _iterations(computation, effects) if dotted else ONCE
@@ -243,7 +262,7 @@ def clusters(
             part = group[begin : begin + _MOST_VALUES]
             own = Counter(one for value in part for one in value.reader.read)
             elsewhere = frozenset(one for one, count in own.items() if reads[one] > count)
-            yield Cluster(part, space, target, elsewhere, iterations)
+            yield Cluster(part, space, target, elsewhere, iterations, matrices)
 
 
 def _values(

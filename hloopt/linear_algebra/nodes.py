@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import prod
 from typing import Final, Literal, TypeAlias
@@ -16,6 +16,7 @@ __all__ = [
     "ONCE",
     "Cut",
     "Iterations",
+    "KnownPrice",
     "PlanNode",
     "PlanNodeKind",
     "PlanNodes",
@@ -129,14 +130,25 @@ def is_elementwise(parts: Sequence[Use], kept: Sequence[int]) -> bool:
 _Key: TypeAlias = tuple[object, ...]
 
 
+KnownPrice: TypeAlias = (
+    "Callable[[Sequence[Use], Sequence[int], Mapping[int, int]], tuple[float, int] | None]"
+)
+"""Of two parts, what is kept, and all sizes: seconds and flops of a product that takes less than others."""
+
+
 class PlanNodes:
     """The nodes of one cluster; made again they are the same."""
 
     def __init__(
-        self, space: IndexSpace, prices: AlgebraPrices, iterations: Iterations = ONCE
+        self,
+        space: IndexSpace,
+        prices: AlgebraPrices,
+        iterations: Iterations = ONCE,
+        known: KnownPrice | None = None,
     ) -> None:
         self.space = space
         self.prices = prices
+        self._known = known
         self._iterations = iterations
         self._made: dict[_Key, PlanNode] = {}
 
@@ -292,6 +304,14 @@ class PlanNodes:
             return prices.elementwise(elements), elements, 1
         if is_elementwise(parts, kept):
             return prices.elementwise(work) + prices.sum(work), 2 * work, rounded
+        sizes = {
+            name: size
+            for part in parts
+            for name, size in zip(part.names, part.node.sizes, strict=True)
+        }
+        known = self._known and self._known(parts, kept, sizes)
+        if known:
+            return *known, rounded
         moved = elements + sum(part.node.elements for part in parts)
         return prices.product(work, moved), 2 * work, rounded
 

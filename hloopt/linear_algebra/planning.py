@@ -1,24 +1,26 @@
 """The cheapest way to compute sums of products: their order, what is shared, what is factored out.
 
-Orders of one product are found by dynamic programming over its connected sets of factors, where those are few;
-of sums, one law after the other is applied as long as the plan becomes cheaper.
+``orders.py`` has the orders of one product; of sums, one law after the other is applied as long as the plan
+becomes cheaper.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import combinations
+from math import prod
 from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.linear_algebra.nodes import PlanNode, PlanNodes, Use
+from hloopt.linear_algebra.orders import ProductOrders
 from hloopt.linear_algebra.products import (
     Addends,
     Factors,
+    RewrittenSum,
     WeightedProduct,
-    connected,
+    absorbed,
     distributed,
     factored,
     glued,
@@ -28,20 +30,19 @@ from hloopt.linear_algebra.terms import TensorIndex
 
 __all__ = ["ClusterPlanner", "flops", "launched", "reached", "seconds"]
 
-_MOST_SETS: Final = 120
-"""Connected sets of factors of a product, above which its order is found greedily."""
-_FEW: Final = 5
-"""Factors of which all orders are looked at."""
-_MOST_PAIRS: Final = 2_000
-"""Products of two that are looked at in one cluster."""
 _MOST_TRIED: Final = 60
 """Forms of a sum that are planned."""
+_MOST_PLACES: Final = 8
+"""Sums that are multiplied out at once."""
 _MOST_SHARED: Final = 16
 """Intermediate values that are tried as shared ones."""
 _DISTRIBUTED: Final = 4
 """How many times fewer flops a sum has to have when multiplied out: its error is that of the largest term."""
 _UPDATED: Final = 1.5
-"""The same of a matrix and products that are added to it: these were rounded already, with the same error."""
+"""The same of a matrix B to which products U W are added. As ``|B| <= |B + U W| + |U| |W|``, the error of
+``A B + (A U) W`` is at most ``n u |A| |B + U W| + (2 n + k) u |A| |U| |W|``, n and k being the depths; as it is
+written it has k in place of 2 n + k. The bound keeps its form: where B and U W cancel, U W was rounded in any
+case. A sum of two given matrices is exact where they cancel, and multiplied out it is not."""
 
 
 def reached(uses: Iterable[Use]) -> list[PlanNode]:
@@ -65,14 +66,6 @@ def flops(uses: Iterable[Use]) -> int:
 
 
 @dataclass(frozen=True)
-class _Planned:
-    """A way to compute a product of some factors."""
-
-    seconds: float
-    use: Use
-
-
-@dataclass(frozen=True)
 class _Form:
     """A way to write a sum, with what its plan takes."""
 
@@ -91,11 +84,9 @@ class ClusterPlanner:
 
     def __init__(self, nodes: PlanNodes) -> None:
         self.nodes = nodes
-        self.paid: set[PlanNode] = set()
+        self.orders = ProductOrders(nodes)
         self.seen: Counter[PlanNode] = Counter()
-        self._left = _MOST_PAIRS
         self._tries = 0
-        self._within: set[PlanNode] = set()
         self._known: dict[
             tuple[Factors, frozenset[TensorIndex]], tuple[Use, frozenset[PlanNode]]
         ] = {}
@@ -103,7 +94,12 @@ class ClusterPlanner:
     @property
     def is_spent(self) -> bool:
         """Whether so much was looked at that the rest is planned greedily."""
-        return self._left <= 0
+        return self.orders.is_spent
+
+    @property
+    def paid(self) -> set[PlanNode]:
+        """The nodes that others compute."""
+        return self.orders.paid
 
     def planned(self, values: Sequence[Addends]) -> list[Use]:
         """A plan for all values together."""
@@ -135,9 +131,9 @@ class ClusterPlanner:
             if not has_sums(value) or self.is_spent:
                 continue
             others = [self.sum(one) for place, one in enumerate(found) if place != at]
-            self.paid = {node for node in reached(others) if node.flops}
+            self.paid.update(node for node in reached(others) if node.flops)
             found[at] = self.rewritten(value)
-            self.paid = set()
+            self.paid.clear()
         both = [seconds([self.sum(value) for value in each]) for each in (values, found)]
         return found if both[1] < both[0] else list(values)
 
@@ -153,42 +149,71 @@ class ClusterPlanner:
         best: _Form | None = self._cost(value)
         while best is not None:
             value, form = best.value, best
-            best = (
-                self._cheapest(self._rearranged(value), form, 1)
-                or self._cheapest(self._multiplied_out(value), form, _DISTRIBUTED)
-                or self._cheapest(self._updates(value), form, _UPDATED)
-                or self._cheapest(self._and_factored(value), form, _DISTRIBUTED)
-            )
+            ways = (self._cheapest(law(value), form, times) for law, times in self._laws)
+            best = next((way for way in ways if way is not None), None)
         return value
 
-    def _cheapest(
-        self, forms: Iterable[tuple[WeightedProduct, ...]], known: _Form, times: float
-    ) -> _Form | None:
+    @property
+    def _laws(self) -> tuple[tuple[Callable[[Addends], Iterator[RewrittenSum]], float], ...]:
+        """In the order they are tried: what gives forms of a sum, and how many times fewer flops these need."""
+        return (
+            (self._rearranged, 1),
+            (self._multiplied_out, _DISTRIBUTED),
+            (self._updates, _UPDATED),
+            (self._updates_in_all_places, _UPDATED),
+            (lambda value: self._and_factored(self._multiplied_out(value)), _DISTRIBUTED),
+            (lambda value: self._and_factored(self._updates(value)), _UPDATED),
+        )
+
+    def _cheapest(self, forms: Iterable[RewrittenSum], known: _Form, times: float) -> _Form | None:
         """The cheapest of the forms with so many times fewer flops; None where ``known`` is cheaper."""
         best: _Form | None = None
-        for products in forms:
+        for one in forms:
             if self._tries <= 0 or self.is_spent:
                 break
             self._tries -= 1
-            form = self._cost(Addends(products, known.value.names))
-            if form.seconds < (best or known).seconds and form.falls(known, times):
+            form = self._cost(Addends(one.products, known.value.names))
+            if form.seconds < (best or known).seconds and self._falls(one, form, known, times):
                 best = form
         return best
 
-    def _rearranged(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
+    def _falls(self, one: RewrittenSum, form: _Form, known: _Form, times: float) -> bool:
+        """Whether flops fall so many times, of what changed; what is made of that has as many as before."""
+        if form.falls(known, times):
+            return True
+        return bool(one.parts) and all(
+            self._cost(after).falls(self._cost(before), times) for before, after in one.parts
+        )
+
+    def _rearranged(self, value: Addends) -> Iterator[RewrittenSum]:
         yield from factored(value.products, self.nodes.space)
         yield from glued(value.products, self.nodes)
 
-    def _multiplied_out(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
+    def _multiplied_out(self, value: Addends) -> Iterator[RewrittenSum]:
         return distributed(value.products, self.nodes.space)
 
-    def _updates(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
+    def _updates(self, value: Addends) -> Iterator[RewrittenSum]:
         return distributed(value.products, self.nodes.space, updates=True)
 
-    def _and_factored(self, value: Addends) -> Iterator[tuple[WeightedProduct, ...]]:
+    def _updates_in_all_places(self, value: Addends) -> Iterator[RewrittenSum]:
+        """Updates multiplied out wherever that takes less: a sum that is read twice goes in both places."""
+        found = RewrittenSum(value.products)
+        while len(found.parts) < _MOST_PLACES:
+            for at, one in absorbed(found.products, self.nodes.space):
+                before, after = (self._cost(part) for part in one.parts[0])
+                if after.seconds < before.seconds and after.falls(before, _UPDATED):
+                    products = (*found.products[:at], *one.products, *found.products[at + 1 :])
+                    found = RewrittenSum(products, (*found.parts, *one.parts))
+                    break
+            else:
+                break
+        if len(found.parts) > 1:
+            yield found
+
+    def _and_factored(self, forms: Iterable[RewrittenSum]) -> Iterator[RewrittenSum]:
         """What was multiplied out with a common factor taken out of it: ``A (A B + B)`` is ``(A A + A) B``."""
-        for form in self._multiplied_out(value):
-            yield from factored(form, self.nodes.space)
+        for form in forms:
+            yield from factored(form.products, self.nodes.space)
 
     def _inner(self, value: Addends) -> Addends:
         """With the sums within it in their cheapest forms."""
@@ -208,8 +233,29 @@ class ClusterPlanner:
     def sum(self, value: Addends) -> Use:
         """A plan for a sum in its given form."""
         names = frozenset(value.names)
-        uses = [self.product(product, names) for product in value.products]
-        return self.nodes.summed(uses, [product.weight for product in value.products], names)
+        products = [self._weighed(product, names) for product in value.products]
+        uses = [self.product(product, names) for product in products]
+        return self.nodes.summed(uses, [product.weight for product in products], names)
+
+    def _weighed(
+        self, product: WeightedProduct, names: AbstractSet[TensorIndex]
+    ) -> WeightedProduct:
+        """With a weight as a factor where a factor is smaller than the product."""
+        sizes = [
+            self._elements(factor.names)
+            for factor in product.factors
+            if not (isinstance(factor, Use) and factor.node.kind == "identity")
+        ]
+        made = self._elements(product.free & names)
+        if abs(product.weight) == 1 or min(sizes, default=made) >= made:
+            return product
+        weight = self.nodes.summed([self.nodes.one()], [abs(product.weight)], frozenset())
+        return WeightedProduct(
+            1 if product.weight > 0 else -1, (*product.factors, weight), product.summed
+        )
+
+    def _elements(self, names: Iterable[TensorIndex]) -> int:
+        return prod(self.nodes.space.size(name) for name in set(names))
 
     def product(self, product: WeightedProduct, names: AbstractSet[TensorIndex]) -> Use:
         """A plan for a product; its weight is left to the sum."""
@@ -230,125 +276,9 @@ class ClusterPlanner:
         ]
         scalars = [use for use in uses if not use.names]
         uses = [self.nodes.reduced(use, frozenset(use.names)) for use in uses if use.names]
-        uses = _alike(uses, self.nodes)
         counts = Counter(name for use in uses for name in set(use.names))
         alone = {name for name in product.summed if counts[name] == 1}
         uses = [self.nodes.reduced(use, frozenset(set(use.names) - alone)) for use in uses]
         scalars += [use for use in uses if not use.names]
         uses = [use for use in uses if use.names]
-        self._scale(uses, scalars)
-        self._within = set()
-        made = self._ordered(uses, kept)
-        return made, frozenset(self._within)
-
-    def _scale(self, uses: list[Use], scalars: Sequence[Use]) -> None:
-        """Multiply the smallest factor by the numbers."""
-        for scalar in scalars:
-            if not uses:
-                uses.append(scalar)
-                continue
-            least = min(range(len(uses)), key=lambda at: uses[at].node.elements)
-            small = uses[least]
-            uses[least] = self.nodes.contracted(small, scalar, frozenset(small.names))
-
-    def _ordered(self, uses: Sequence[Use], kept: AbstractSet[TensorIndex]) -> Use:
-        """The product of factors with indices, by the best order found."""
-        pieces = [self._piece(group, kept) for group in connected(uses)]
-        pieces.sort(key=lambda use: use.node.elements)
-        while len(pieces) > 1:
-            one, other = pieces.pop(0), pieces.pop(0)
-            pieces.insert(0, self.nodes.contracted(one, other, kept))
-        return pieces[0] if pieces else self.nodes.one()
-
-    def _piece(self, uses: Sequence[Use], kept: AbstractSet[TensorIndex]) -> Use:
-        if len(uses) == 1:
-            return self.nodes.reduced(uses[0], kept)
-        sets = None if self.is_spent else _connected(uses)
-        if sets is None:
-            return self._greedy(list(uses), kept)
-        table: dict[int, _Planned] = {1 << at: _Planned(0.0, use) for at, use in enumerate(uses)}
-        for group in sets:
-            table[group] = self._best(group, table, uses, kept)
-        return table[sets[-1]].use
-
-    def _best(
-        self,
-        group: int,
-        table: dict[int, _Planned],
-        uses: Sequence[Use],
-        kept: AbstractSet[TensorIndex],
-    ) -> _Planned:
-        """The cheapest of the pairs that make up a set of factors."""
-        outside = {n for at, use in enumerate(uses) if not group >> at & 1 for n in use.names}
-        needed = kept | outside
-        best: _Planned | None = None
-        for part, one in list(table.items()):
-            other = table.get(group ^ part) if part & group == part > group ^ part else None
-            if other is not None:
-                self._left -= 1
-                use = self.nodes.contracted(one.use, other.use, needed)
-                self._within.add(use.node)
-                own = 0.0 if use.node in self.paid else use.node.seconds
-                cost = one.seconds + other.seconds + own
-                if best is None or cost < best.seconds:
-                    best = _Planned(cost, use)
-        assert best is not None, "a connected set is two connected sets"
-        if best.use.node in self.paid:
-            return _Planned(0.0, best.use)
-        return best
-
-    def _greedy(self, uses: list[Use], kept: AbstractSet[TensorIndex]) -> Use:
-        while len(uses) > 1:
-            best: tuple[float, int, int, Use] | None = None
-            for one, other in combinations(range(len(uses)), 2):
-                if not set(uses[one].names) & set(uses[other].names):
-                    continue
-                rest = {
-                    n for at, use in enumerate(uses) if at not in (one, other) for n in use.names
-                }
-                use = self.nodes.contracted(uses[one], uses[other], kept | rest)
-                if best is None or use.node.seconds < best[0]:
-                    best = (use.node.seconds, one, other, use)
-            assert best is not None, "connected factors share an index"
-            _, one, other, made = best
-            uses = [use for at, use in enumerate(uses) if at not in (one, other)] + [made]
-        return uses[0]
-
-
-def _alike(uses: Sequence[Use], nodes: PlanNodes) -> list[Use]:
-    """With those of the same indices multiplied first where there are many: their order gains nothing."""
-    if len(uses) <= _FEW:
-        return list(uses)
-    found: dict[frozenset[TensorIndex], Use] = {}
-    for use in uses:
-        names = frozenset(use.names)
-        known = found.get(names)
-        found[names] = use if known is None else nodes.contracted(known, use, names)
-    return list(found.values())
-
-
-def _connected(uses: Sequence[Use]) -> list[int] | None:
-    """The connected sets of two or more factors, smaller ones first; None where they are too many."""
-    near = [
-        sum(1 << at for at, other in enumerate(uses) if set(use.names) & set(other.names))
-        for use in uses
-    ]
-    level = {1 << at for at in range(len(uses))}
-    found: list[int] = []
-    while level:
-        larger: set[int] = set()
-        for group in level:
-            around = 0
-            for at in range(len(uses)):
-                if group >> at & 1:
-                    around |= near[at]
-            around &= ~group
-            while around:
-                lowest = around & -around
-                larger.add(group | lowest)
-                around ^= lowest
-            if len(found) + len(larger) > _MOST_SETS:
-                return None
-        found += sorted(larger)
-        level = larger
-    return found
+        return self.orders.best(uses, scalars, kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 from hloopt.dataclass import dataclass
@@ -21,6 +22,7 @@ from hloopt.linear_algebra.terms import (
 __all__ = [
     "Addends",
     "Factors",
+    "RewrittenSum",
     "WeightedProduct",
     "connected",
     "distributed",
@@ -129,9 +131,17 @@ def _without_identities(product: WeightedProduct, space: IndexSpace) -> Weighted
     return WeightedProduct(weight, product.factors, product.summed & used)
 
 
+@dataclass(frozen=True)
+class RewrittenSum:
+    """Products in place of those of a sum; ``parts`` are the sums in it that changed, before and after."""
+
+    products: tuple[WeightedProduct, ...]
+    parts: tuple[tuple[Addends, Addends], ...] = ()
+
+
 def distributed(
     products: Sequence[WeightedProduct], space: IndexSpace, *, updates: bool = False
-) -> Iterator[tuple[WeightedProduct, ...]]:
+) -> Iterator[RewrittenSum]:
     """Each form in which a sum was multiplied out: with all factors or some, whole or partly.
 
     ``updates`` leaves sums alone of which more than one term is no product.
@@ -145,7 +155,25 @@ def distributed(
                 and (not updates or _is_updated(factor))
             ):
                 for form in _multiplied_out(product, factor, space):
-                    yield (*products[:at], *form, *products[at + 1 :])
+                    changed = (*products[:at], *form.products, *products[at + 1 :])
+                    yield replace(form, products=changed)
+
+
+def absorbed(
+    products: Sequence[WeightedProduct], space: IndexSpace
+) -> Iterator[tuple[int, RewrittenSum]]:
+    """Each update that may be multiplied with what is beside it: where its product is, what that becomes."""
+    for at, product in enumerate(products):
+        for factor in product.factors:
+            if (
+                isinstance(factor, Addends)
+                and product.factors.count(factor) == 1
+                and _is_updated(factor)
+            ):
+                rest = tuple(found for found in product.factors if found is not factor)
+                outer = replace(product, factors=rest)
+                for near in _near(rest, factor):
+                    yield at, _absorbed(outer, factor, near, space)
 
 
 def has_sums(value: Addends) -> bool:
@@ -159,18 +187,18 @@ def _is_updated(value: Addends) -> bool:
 
 def _multiplied_out(
     product: WeightedProduct, factor: Addends, space: IndexSpace
-) -> Iterator[tuple[WeightedProduct, ...]]:
+) -> Iterator[RewrittenSum]:
     rest = tuple(found for found in product.factors if found is not factor)
     outer = replace(product, factors=rest)
-    yield tuple(_times(outer, inner.fresh(space), space) for inner in factor.products)
+    yield RewrittenSum(tuple(_times(outer, inner.fresh(space), space) for inner in factor.products))
     for near in _near(rest, factor):
-        yield (_absorbed(outer, factor, near, space),)
+        yield _absorbed(outer, factor, near, space)
     if len(factor.products) > 2:
         for inner in factor.products:
             others = addends([found for found in factor.products if found is not inner])
             left = WeightedProduct(1, (others,), frozenset())
             alone = _times(outer, inner.fresh(space), space).fresh(space)
-            yield _times(outer, left, space), alone
+            yield RewrittenSum((_times(outer, left, space), alone))
 
 
 def _near(rest: Factors, factor: Addends) -> Iterator[Factors]:
@@ -186,7 +214,7 @@ def _near(rest: Factors, factor: Addends) -> Iterator[Factors]:
 
 def _absorbed(
     outer: WeightedProduct, factor: Addends, near: Factors, space: IndexSpace
-) -> WeightedProduct:
+) -> RewrittenSum:
     """Factors multiplied with each term of a sum beside them: ``A (B + C) x`` is ``A (B x + C x)``."""
     rest = outer.factors
     for one in near:
@@ -196,8 +224,10 @@ def _absorbed(
     own = frozenset(outer.summed & inside - outside)
     inner = WeightedProduct(1, near, own)
     terms = [_times(inner, term.fresh(space), space).fresh(space) for term in factor.products]
-    left = WeightedProduct(1, (addends(terms),), frozenset())
-    return _times(replace(outer, factors=rest, summed=outer.summed - own), left, space)
+    before, after = addends([WeightedProduct(1, (factor, *near), own)]), addends(terms)
+    left = WeightedProduct(1, (after,), frozenset())
+    whole = _times(replace(outer, factors=rest, summed=outer.summed - own), left, space)
+    return RewrittenSum((whole,), ((before, after),))
 
 
 def connected(uses: Iterable[_Named]) -> list[list[_Named]]:
@@ -222,15 +252,13 @@ def _times(outer: WeightedProduct, inner: WeightedProduct, space: IndexSpace) ->
     return _without_identities(both, space)
 
 
-def factored(
-    products: Sequence[WeightedProduct], space: IndexSpace
-) -> Iterator[tuple[WeightedProduct, ...]]:
+def factored(products: Sequence[WeightedProduct], space: IndexSpace) -> Iterator[RewrittenSum]:
     """Each form in which common factors of two products are taken out of their sum, all of them or one."""
     for at, one in enumerate(products):
         for place in range(at + 1, len(products)):
             others = (*products[:at], *products[at + 1 : place], *products[place + 1 :])
             for joined in _joined(one, products[place], space):
-                yield (*others, joined)
+                yield RewrittenSum((*others, joined))
 
 
 def _joined(
@@ -279,7 +307,7 @@ def _matched(
     if isinstance(first, Use) and isinstance(second, Use):
         if first.node is not second.node or not first.names:
             return None
-    elif first != second:
+    elif _with_own_names(first) != _with_own_names(second):
         return None
     names: dict[TensorIndex, TensorIndex] = {}
     for old, new in zip(second.names, first.names, strict=True):
@@ -290,9 +318,12 @@ def _matched(
     return names if len(set(names.values())) == len(names) else None
 
 
-def glued(
-    products: Sequence[WeightedProduct], nodes: PlanNodes
-) -> Iterator[tuple[WeightedProduct, ...]]:
+def _with_own_names(factor: Use | Addends) -> object:
+    """The same for sums that differ in the names of their indices alone."""
+    return _key(WeightedProduct(1, (factor,), frozenset(factor.names)))
+
+
+def glued(products: Sequence[WeightedProduct], nodes: PlanNodes) -> Iterator[RewrittenSum]:
     """Each form in which two sums over neighbouring parts of the same values are one sum over both."""
     for at, one in enumerate(products):
         for place, other in enumerate(products):
@@ -300,7 +331,7 @@ def glued(
                 whole = _glued(one, other, nodes)
                 if whole is not None:
                     rest = (p for own, p in enumerate(products) if own not in (at, place))
-                    yield (*rest, whole)
+                    yield RewrittenSum((*rest, whole))
 
 
 def _glued(
@@ -384,8 +415,13 @@ def merged(products: Sequence[WeightedProduct]) -> tuple[WeightedProduct, ...]:
     return tuple(product for product in found.values() if product.weight)
 
 
-def _key(product: WeightedProduct) -> tuple[object, ...]:
-    """The same for products that differ in the names of summed indices, as far as their order shows it."""
+def _key(
+    product: WeightedProduct, outer: Mapping[TensorIndex, int] = MappingProxyType({})
+) -> tuple[object, ...]:
+    """The same for products that differ in the names of summed indices, as far as their order shows it.
+
+    ``outer`` are those that are summed around it, with their numbers.
+    """
     factors = sorted(
         product.factors,
         key=lambda factor: (
@@ -394,17 +430,17 @@ def _key(product: WeightedProduct) -> tuple[object, ...]:
             tuple(-1 if name in product.summed else name for name in factor.names),
         ),
     )
-    names: dict[TensorIndex, int] = {}
+    names = dict(outer)
     key: list[object] = []
     for factor in factors:
-        if isinstance(factor, Addends):
-            key.append(factor)
-            continue
         places = tuple(
             ("summed", names.setdefault(name, len(names)))
-            if name in product.summed
+            if name in product.summed or name in names
             else ("free", name)
             for name in factor.names
         )
-        key.append((factor.node.number, places))
+        made: object = factor.node.number if isinstance(factor, Use) else None
+        if isinstance(factor, Addends):
+            made = frozenset((inner.weight, _key(inner, names)) for inner in factor.products)
+        key.append((made, places))
     return tuple(key)

@@ -45,7 +45,7 @@ class PartsWriter:
         lhs, rhs = dot.operands
         self._free = dims.lhs_free(lhs.array.rank)[0], dims.rhs_free(rhs.array.rank)[0]
         self._depth = dims.lhs_contracting[0], dims.rhs_contracting[0]
-        self._slices: dict[tuple[int, Interval, Interval], Instruction] = {}
+        self._slices: dict[tuple[Instruction, tuple[Interval, ...]], Instruction] = {}
 
     def made(self, one: Rectangle) -> Instruction:
         """The value of a rectangle."""
@@ -102,7 +102,7 @@ class PartsWriter:
         wanted[self._free[at]], wanted[self._depth[at]] = free, depth
         if wanted == whole:
             return operand
-        key = at, free, depth
+        key = operand, tuple(wanted)
         if key not in self._slices:
             shape = row_major(operand.array, tuple(map(size_of, wanted)))
             ranges = tuple(SliceRange(begin, end) for begin, end in wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloopt.analysis.matrix_properties import HotIndex, Matrices
+from hloopt.analysis.matrix_properties import HotIndex, Matrices, MatrixProperties
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.linear_algebra.prices import AlgebraPrices
@@ -12,7 +12,17 @@ from hloopt.rewrite.regions import combiner_computation
 from hloopt.rewrite.site import Site, row_major
 from hloopt.types import DTYPES, ArrayShape, DotDims
 
-__all__ = ["Selection", "selection"]
+__all__ = ["SelectingRule", "Selection", "selecting_rules", "selection"]
+
+
+@dataclass(frozen=True)
+class SelectingRule:
+    """A rule by which a matrix selects; ``seconds`` and ``flops`` after it, ``hot`` where the ones are."""
+
+    name: str
+    seconds: float
+    flops: int
+    hot: HotIndex | None = None
 
 
 @dataclass(frozen=True)
@@ -21,9 +31,8 @@ class Selection:
 
     selecting  the place of that side among the operands
     free       its dimension that comes back, and ``depth`` the contracted one; those of the ``other``
-    rule       the equation
-    seconds    before and after
-    hot        of one-hot rows: where the ones are
+    before     seconds of the dot
+    way        what takes less
     """
 
     dot: Instruction
@@ -31,9 +40,18 @@ class Selection:
     free: int
     depth: int
     other_depth: int
-    rule: str
-    seconds: tuple[float, float]
-    hot: HotIndex | None = None
+    before: float
+    way: SelectingRule
+
+    @property
+    def rule(self) -> str:
+        """The equation."""
+        return self.way.name
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Before and after."""
+        return self.before, self.way.seconds
 
     @property
     def other(self) -> Instruction:
@@ -62,10 +80,11 @@ class Selection:
     def write(self) -> Instruction:
         """Put it in the place of the dot; what stands there now."""
         site = Site(self.dot)
-        if self.rule == _SCATTERED and self.hot is not None:
-            made = self._scattered(site, self.hot)
-        elif self.hot is not None:
-            made = self._gathered(site, self.hot)
+        hot = self.way.hot
+        if self.rule == _SCATTERED and hot is not None:
+            made = self._scattered(site, hot)
+        elif hot is not None:
+            made = self._gathered(site, hot)
         else:
             made = site.transpose(self.other, self._order)
             if self.rule == _DIAGONAL:
@@ -195,27 +214,35 @@ def _selections(dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> 
         if side.array.rank != 2:
             continue
         depth, other = contracted[at], dot.operands[1 - at].array
-        free = 1 - depth
-        rows, size = side.array.dims[free], side.array.dims[depth]
-        columns = other.elements // max(size, 1)
-        before = prices.matrix_product(1, rows, columns, size)
-        moved = 2 * prices.elementwise(dot.array.elements)
-        known = matrices.of(side)
-        given = (dot, at, free, depth, contracted[1 - at])
-        is_square = rows == size
-        if is_square and known.is_identity(free, depth):
-            yield Selection(*given, _IDENTITY, (before, moved))
-        elif is_square and known.is_diagonal(free, depth):
-            after = prices.sum(side.array.elements) + moved
-            yield Selection(*given, _DIAGONAL, (before, after))
-        hot = known.hot.get(depth)
-        if hot is not None and all(place in (None, free) for place in hot.places):
-            after = prices.launch + moved + prices.elementwise(rows)
-            yield Selection(*given, _ONE_HOT, (before, after), hot)
-        hot = known.hot.get(free)
-        if hot is not None and all(place in (None, depth) for place in hot.places):
-            # The zeros are written, then each row is read, added to one that is read, and written.
-            after = 2 * prices.launch + moved + 3 * prices.elementwise(other.elements)
-            # An offset could make an index of a row of one that is none.
-            if not hot.offset:
-                yield Selection(*given, _SCATTERED, (before, after), hot)
+        rows, size = side.array.dims[1 - depth], side.array.dims[depth]
+        sizes = (rows, size, other.elements // max(size, 1))
+        before = prices.matrix_product(1, rows, sizes[2], size)
+        for way in selecting_rules(matrices.of(side), 1 - depth, sizes, prices):
+            yield Selection(dot, at, 1 - depth, depth, contracted[1 - at], before, way)
+
+
+def selecting_rules(
+    known: MatrixProperties, free: int, sizes: tuple[int, int, int], prices: AlgebraPrices
+) -> Iterator[SelectingRule]:
+    """The rules by which a matrix of two dimensions selects from another one.
+
+    free   its dimension that comes back; the other one is summed
+    sizes  rows and columns of it, and the columns of the other matrix
+    """
+    rows, size, columns = sizes
+    depth = 1 - free
+    moved = 2 * prices.elementwise(rows * columns)
+    if rows == size and known.is_identity(free, depth):
+        yield SelectingRule(_IDENTITY, moved, 0)
+    elif rows == size and known.is_diagonal(free, depth):
+        yield SelectingRule(_DIAGONAL, prices.sum(rows * size) + moved, rows * (size + columns))
+    hot = known.hot.get(depth)
+    if hot is not None and all(place in (None, free) for place in hot.places):
+        after = prices.launch + moved + prices.elementwise(rows)
+        yield SelectingRule(_ONE_HOT, after, rows * columns, hot)
+    hot = known.hot.get(free)
+    # An offset could make an index of a row of one that is none.
+    if hot is not None and not hot.offset and all(place in (None, depth) for place in hot.places):
+        # The zeros are written, then each row is read, added to one that is read, and written.
+        after = 2 * prices.launch + moved + 3 * prices.elementwise(size * columns)
+        yield SelectingRule(_SCATTERED, after, size * columns, hot)

@@ -19,14 +19,19 @@ _PARTS: Final = "dot(A, B) => dots of what is not zero, or not mirrored"
 
 
 def write_structured(
-    computation: Computation, target: Target, log: PassLog, *, reassociates: bool
+    computation: Computation,
+    matrices: Matrices,
+    target: Target,
+    log: PassLog,
+    *,
+    reassociates: bool,
 ) -> list[Instruction]:
     """Write the dots of a computation that gain by identities, triangles and the like in another way.
 
     Returns the operands of those, which may have no reader any more.  Floats are left alone where they may
     round otherwise, or meet zeros as infinities, unless it ``reassociates``.
     """
-    matrices, read = Matrices(), list[Instruction]()
+    read: list[Instruction] = []
     for dot in list(computation):
         if dot.opcode != "dot" or not _is_taken(dot):
             continue
@@ -55,7 +60,9 @@ def _written(
             return True
         log.miss(chosen.rule, dot, f"{gain}: {dot.array.dtype.name} may be infinite, NaN or -0")
         return False
-    plan = block_plan(dot, matrices, prices)
+    # What is put beside others is a part already.
+    is_part = any(user.opcode in ("concatenate", "pad") for user in dot.users)
+    plan = None if is_part else block_plan(dot, matrices, prices)
     if plan is None:
         return False
     gain = f"{plan.gain} predicted on {prices.target.name}"

@@ -25,6 +25,7 @@ __all__ = [
     "Sum",
     "TensorIndex",
     "TensorTerm",
+    "align",
 ]
 
 TensorIndex: TypeAlias = int
@@ -73,6 +74,11 @@ class IndexSpace:
         self.windows[index] = IndexWindow(inner, start, stride, size)
         return (index,)
 
+    @property
+    def splits(self) -> int:
+        """How many indices were split."""
+        return len(self._parts)
+
     def size(self, index: TensorIndex) -> int:
         """How many values an index has."""
         return self._sizes[index]
@@ -90,6 +96,21 @@ class IndexSpace:
         parts = (self.new(outer), self.new(self.size(index) // outer))
         self._parts[index] = parts
         return parts
+
+    def aligned(self, one: IndexAxis, other: IndexAxis) -> bool:
+        """Split indices until two axes of as many values count alike; False where they cannot."""
+        while True:
+            sides = [self.resolved(axis) for axis in (one, other)]
+            for first, second in zip(*sides, strict=False):
+                if self.size(first) != self.size(second):
+                    break
+            else:
+                return len(sides[0]) == len(sides[1])
+            if self.size(first) < self.size(second):
+                first, second = second, first
+            if self.size(first) % self.size(second) or first in self.windows:
+                return False
+            self.split(first, self.size(second))
 
     def regrouped(self, axes: IndexAxes, sizes: Iterable[int]) -> IndexAxes | None:
         """The indices of ``axes`` as those of dimensions of other sizes, split where one ends within another.
@@ -157,3 +178,28 @@ class Sum:
     """Terms that are added; what a term lacks of an index it is repeated along."""
 
     terms: tuple[TensorTerm, ...]
+
+
+def align(factors: Iterable[Factor], space: IndexSpace) -> bool:
+    """Split the indices of each dimension where they are split in another factor that reads it.
+
+    So what is computed of equal dimensions is equal.  False where the two indices of an identity, which is
+    no instruction, cannot count alike.
+    """
+    read: dict[Instruction, IndexAxes] = {}
+    pairs: list[tuple[IndexAxis, IndexAxis]] = []
+    identities: list[tuple[IndexAxis, IndexAxis]] = []
+    for factor in factors:
+        if isinstance(factor.value, Instruction):
+            pairs += zip(read.setdefault(factor.value, factor.axes), factor.axes, strict=True)
+        elif factor.value is None:
+            one, other = factor.axes
+            identities.append((one, other))
+    splits = -1
+    while splits != space.splits:
+        splits = space.splits
+        if not all(space.aligned(*pair) for pair in identities):
+            return False
+        for pair in pairs:
+            space.aligned(*pair)
+    return True

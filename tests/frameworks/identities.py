@@ -175,7 +175,7 @@ def identities(n: int) -> dict[str, Identity]:
         ),
         "9 one-hot rows": Identity(
             lambda a, at: jax.nn.one_hot(at, n) @ a,
-            lambda a, at: a[at],
+            lambda a, at: jnp.where(((at >= 0) & (at < n))[:, None], a[at], 0),
             (square, vector),
             frozenset({1}),
         ),

@@ -38,6 +38,7 @@ from hloopt.ops.traits import ALL, CONSTRAINTS, ELEMENTWISE, op_table
 from hloopt.types import ArrayShape
 
 __all__ = [
+    "NOTHING",
     "Band",
     "Box",
     "CountedIndices",

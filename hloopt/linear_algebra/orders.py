@@ -1,0 +1,184 @@
+"""The order in which the factors of one product are multiplied.
+
+It is found by dynamic programming over the connected sets of factors where those are few, else greedily.  What
+is ``paid`` by others costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import combinations
+from typing import Final
+
+from hloopt.dataclass import dataclass
+from hloopt.linear_algebra.nodes import PlanNode, PlanNodes, Use
+from hloopt.linear_algebra.products import connected
+from hloopt.linear_algebra.terms import TensorIndex
+
+__all__ = ["ProductOrders"]
+
+_MOST_SETS: Final = 120
+"""Connected sets of factors of a product, above which its order is found greedily."""
+_FEW: Final = 5
+"""Factors of which all orders are looked at."""
+_MOST_PAIRS: Final = 2_000
+"""Products of two that are looked at in one cluster."""
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A way to compute a product of some factors."""
+
+    seconds: float
+    use: Use
+
+
+class ProductOrders:
+    """Orders of products over the nodes of a cluster; ``within`` are the products of two looked at."""
+
+    def __init__(self, nodes: PlanNodes) -> None:
+        self.nodes = nodes
+        self.paid: set[PlanNode] = set()
+        self.within: set[PlanNode] = set()
+        self._left = _MOST_PAIRS
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether so much was looked at that the rest is planned greedily."""
+        return self._left <= 0
+
+    def best(
+        self, uses: Sequence[Use], scalars: Sequence[Use], kept: AbstractSet[TensorIndex]
+    ) -> tuple[Use, frozenset[PlanNode]]:
+        """The product of factors with indices and of numbers, and the products of two looked at for it."""
+        self.within = set()
+        made = self._ordered(_alike(uses, self.nodes), scalars, kept)
+        return made, frozenset(self.within)
+
+    def _ordered(
+        self, uses: Sequence[Use], scalars: Sequence[Use], kept: AbstractSet[TensorIndex]
+    ) -> Use:
+        """The product of factors with indices and of numbers, by the best order found."""
+        number = self._multiplied(scalars, kept) if scalars else None
+        groups = connected(uses)
+        if len(groups) == 1:
+            return self._piece(groups[0], kept, number)
+        pieces = [self._piece(group, kept) for group in groups]
+        if number is not None:
+            pieces.append(number)
+        return self._multiplied(pieces, kept) if pieces else self.nodes.one()
+
+    def _multiplied(self, pieces: Iterable[Use], kept: AbstractSet[TensorIndex]) -> Use:
+        """The product of what shares no indices, the smallest first."""
+        left = sorted(pieces, key=lambda use: use.node.elements)
+        while len(left) > 1:
+            one, other = left.pop(0), left.pop(0)
+            left.insert(0, self.nodes.contracted(one, other, kept))
+        return left[0]
+
+    def _piece(
+        self, group: Sequence[Use], kept: AbstractSet[TensorIndex], number: Use | None = None
+    ) -> Use:
+        """The product of factors that hang together, with a number where that costs least, rather late."""
+        if len(group) == 1:
+            alone = self.nodes.reduced(group[0], kept)
+            return alone if number is None else self.nodes.contracted(alone, number, kept)
+        uses = [*group] if number is None else [*group, number]
+        sets = None if self.is_spent else _connected(uses)
+        if sets is None:
+            made = self._greedy(list(group), kept)
+            return made if number is None else self.nodes.contracted(made, number, kept)
+        table: dict[int, _Planned] = {1 << at: _Planned(0.0, use) for at, use in enumerate(uses)}
+        for one in sets:
+            table[one] = self._best(one, table, uses, kept)
+        return table[sets[-1]].use
+
+    def _best(
+        self,
+        group: int,
+        table: dict[int, _Planned],
+        uses: Sequence[Use],
+        kept: AbstractSet[TensorIndex],
+    ) -> _Planned:
+        """The cheapest of the pairs that make up a set of factors."""
+        outside = {n for at, use in enumerate(uses) if not group >> at & 1 for n in use.names}
+        needed = kept | outside
+        best: _Planned | None = None
+        for part, one in list(table.items()):
+            other = table.get(group ^ part) if part & group == part > group ^ part else None
+            if other is not None:
+                self._left -= 1
+                use = self.nodes.contracted(one.use, other.use, needed)
+                self.within.add(use.node)
+                own = 0.0 if use.node in self.paid else use.node.seconds
+                cost = one.seconds + other.seconds + own
+                if best is None or cost < best.seconds:
+                    best = _Planned(cost, use)
+        assert best is not None, "a connected set is two connected sets"
+        if best.use.node in self.paid:
+            return _Planned(0.0, best.use)
+        return best
+
+    def _greedy(self, uses: list[Use], kept: AbstractSet[TensorIndex]) -> Use:
+        while len(uses) > 1:
+            best: tuple[float, int, int, Use] | None = None
+            for one, other in combinations(range(len(uses)), 2):
+                if not set(uses[one].names) & set(uses[other].names):
+                    continue
+                rest = {
+                    n for at, use in enumerate(uses) if at not in (one, other) for n in use.names
+                }
+                use = self.nodes.contracted(uses[one], uses[other], kept | rest)
+                if best is None or use.node.seconds < best[0]:
+                    best = (use.node.seconds, one, other, use)
+            assert best is not None, "connected factors share an index"
+            _, one, other, made = best
+            uses = [use for at, use in enumerate(uses) if at not in (one, other)] + [made]
+        return uses[0]
+
+
+def _alike(uses: Sequence[Use], nodes: PlanNodes) -> list[Use]:
+    """With those of the same indices multiplied first where there are many: their order gains nothing."""
+    if len(uses) <= _FEW:
+        return list(uses)
+    found: dict[frozenset[TensorIndex], Use] = {}
+    for use in uses:
+        names = frozenset(use.names)
+        known = found.get(names)
+        found[names] = use if known is None else nodes.contracted(known, use, names)
+    return list(found.values())
+
+
+def _connected(uses: Sequence[Use]) -> list[int] | None:
+    """The connected sets of two or more factors, smaller ones first; None where they are too many.
+
+    A number hangs together with each factor.
+    """
+    near = [
+        sum(
+            1 << at
+            for at, other in enumerate(uses)
+            if set(use.names) & set(other.names) or not (use.names and other.names)
+        )
+        for use in uses
+    ]
+    level = {1 << at for at in range(len(uses))}
+    found: list[int] = []
+    while level:
+        larger: set[int] = set()
+        for group in level:
+            around = 0
+            for at in range(len(uses)):
+                if group >> at & 1:
+                    around |= near[at]
+            around &= ~group
+            while around:
+                lowest = around & -around
+                larger.add(group | lowest)
+                around ^= lowest
+            if len(found) + len(larger) > _MOST_SETS:
+                return None
+        found += sorted(larger)
+        level = larger
+    return found
