@@ -75,6 +75,7 @@ _OWN: Final[Mapping[str, str]] = {
     "transpose-folding": "passes.dots.transpose_folding.TransposeFolding",
     "dot-dimension-sorter": "passes.dots.dimension_sorter.DotDimensionSorter",
     "dot-dimension-merger": "passes.dots.dimension_merger.DotDimensionMerger",
+    "dot-precision": "passes.dots.precision.DotPrecision",
     "dot-merger": "passes.dots.merger.DotMerger",
     "linear-algebra": "linear_algebra.LinearAlgebra",
     "linear-systems": "linear_algebra.systems.LinearSystems",

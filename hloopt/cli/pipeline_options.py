@@ -8,6 +8,7 @@ from hloopt.cli.options import OptionGroup, option
 from hloopt.cli.words import complete_fuel, complete_pass, complete_pipeline
 from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import Chosen, choose_passes
+from hloopt.passes.dots.precision import PRECISIONS
 
 __all__ = ["PASSES", "chosen_passes", "pass_options"]
 
@@ -52,6 +53,13 @@ PASSES = OptionGroup(
         is_flag=True,
         help="Let passes change floating-point results as XLA does by default: x/3 becomes x*(1/3), sums "
         "are regrouped.  Without it results keep every bit.",
+    ),
+    option(
+        "--precision",
+        type=click.Choice(sorted(PRECISIONS)),
+        help="Let dots of f32 round their factors, so that matrix units of GPUs multiply them: to tf32 "
+        "(10 bits of fraction), or to two terms of bf16 (16 bits, three products).  Without it they "
+        "are exact f32.",
     ),
     option(
         "--only",

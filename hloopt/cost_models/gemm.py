@@ -26,7 +26,7 @@ from hloopt.analysis.library_calls import (
 )
 from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS
 from hloopt.cost_models.model import RunTime
-from hloopt.cost_models.roofline import product_of
+from hloopt.cost_models.roofline import product_of, product_rate
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
@@ -68,9 +68,10 @@ def gemm_run_time(kernel: Instruction, target: Target) -> RunTime | None:
     if product is None or not target.has_threads:
         return None
     shape = product_shape(product)
-    if shape is None or not target.peak_flops(shape.dtype, "matrix"):
+    rate = product_rate(kernel, product, target)
+    if shape is None or not rate:
         return None
-    return best_time(shape, instruction_cost(kernel), target)
+    return best_time(shape, instruction_cost(kernel), target, rate)
 
 
 def product_shape(product: Instruction) -> GemmSizes | None:
@@ -129,12 +130,15 @@ def _made(product: Instruction, batch: int, rows: int, columns: int, depth: int)
     return GemmSizes(batch, rows, columns, depth, dtype.name, dtype.bits / 8)
 
 
-def best_time(product: GemmSizes, cost: Cost, target: Target) -> RunTime:
-    """Of the tile and the split of the depth that take least; ``cost`` has the bytes of the whole kernel."""
+def best_time(product: GemmSizes, cost: Cost, target: Target, peak: float) -> RunTime:
+    """Of the tile and the split of the depth that take least; ``cost`` has the bytes of the whole kernel.
+
+    ``peak`` is the flops a second of the units that multiply.
+    """
     bandwidth = target.memory_bandwidth * 1e-9
     reading, writing = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth
     best = min(
-        (_parts(product, tile, split, target) for tile in _TILES for split in _SPLITS),
+        (_parts(product, tile, split, target, peak) for tile in _TILES for split in _SPLITS),
         key=lambda found: max(found[0], reading + writing) + found[1],
     )
     computing, summing, blocks = best
@@ -154,13 +158,13 @@ def best_time(product: GemmSizes, cost: Cost, target: Target) -> RunTime:
 
 
 def _parts(
-    product: GemmSizes, tile: tuple[int, int], split: int, target: Target
+    product: GemmSizes, tile: tuple[int, int], split: int, target: Target, peak: float
 ) -> tuple[float, float, int]:
     """Nanoseconds of all waves, and of adding up parts of the depth; blocks."""
     rows, columns = tile
     depth = ceil(product.depth / split)
     blocks = product.batch * ceil(product.rows / rows) * ceil(product.columns / columns) * split
-    rate = _rate(product, tile, min(blocks, target.cores), target)
+    rate = _rate(product, tile, min(blocks, target.cores), target, peak)
     computing = ceil(blocks / target.cores) * 2 * rows * columns * depth / rate * 1e9
     if split == 1:
         return computing, 0.0, blocks
@@ -169,11 +173,12 @@ def _parts(
     return computing, LAUNCH_NS + moved / target.memory_bandwidth * 1e9, blocks
 
 
-def _rate(product: GemmSizes, tile: tuple[int, int], cores: int, target: Target) -> float:
+def _rate(
+    product: GemmSizes, tile: tuple[int, int], cores: int, target: Target, peak: float
+) -> float:
     """Flops a second of one of so many cores that work."""
     rows, columns = tile
     clock = target.clock_ghz * 1e9
-    peak = target.peak_flops(product.dtype, "matrix") or 0.0
     warp_rows, warp_columns = rows / _WARPS[0], columns / _WARPS[1]
     bytes_ = product.element_bytes
     fed = 2 * warp_rows * warp_columns / ((warp_rows + warp_columns) * bytes_)

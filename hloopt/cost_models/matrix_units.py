@@ -7,8 +7,9 @@
 ``waves`` are the tiles over the cores, rounded up; ``rate`` the flops a second of a core: what its matrix units
 sustain by such instructions, what its shared memory feeds to the registers of warps, and the second-level cache
 to shared memory.  A warp of ``rows`` by ``columns`` results reads ``rows + columns`` elements for
-``2 * rows * columns`` flops.  No step takes less than memory takes to answer, over the stages on their way.
-The shares of the peak are assumed after public benchmarks of such kernels, until they are measured.
+``2 * rows * columns`` flops, and rounds them, or cuts them into terms, where they are wider than what units
+take.  No step takes less than memory takes to answer, over the stages on their way.  The shares of the peak are
+assumed after public benchmarks of such kernels, until they are measured.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from math import ceil
 from typing import Final
 
 from hloopt.analysis.backend_config import custom_name
-from hloopt.analysis.contraction import EXACT, exact_dtype
 from hloopt.analysis.cost import instruction_cost
+from hloopt.analysis.matrix_factors import MatrixFactors, matrix_factors
 from hloopt.cost_models.device_times import L2_SPEEDUP
 from hloopt.cost_models.gemm import product_shape
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
+from hloopt.interpret.linear import sum_type
 from hloopt.ir import Instruction
 from hloopt.targets import Target
-from hloopt.types import DTYPES, elements_of
+from hloopt.types import elements_of
 
 __all__ = [
     "MATRIX_UNITS",
@@ -55,6 +57,8 @@ _SUSTAINED_ELSEWHERE: Final = 0.85
 _FIRST: Final = (8, 0)
 _ADDRESSES: Final = 80
 """Registers of a thread beside sums and fragments."""
+_MOST_RESULTS: Final = 64 * 64
+_TERMS_MOST_RESULTS: Final = 64 * 32
 _TRANSCENDENTAL: Final = 16
 """Multiply-adds in whose time the special function units compute one."""
 
@@ -84,21 +88,25 @@ _TILES: Final = tuple(TileSizes(*sizes) for sizes in (
 ))  # fmt: skip
 
 
-def tiles_of(target: Target) -> list[TileSizes]:
-    """The tiles that a block of a device has room for, those with most results first."""
+def tiles_of(target: Target, factors: MatrixFactors) -> list[TileSizes]:
+    """The tiles that a block of a device has room for, those with most results first.
+
+    Factors of several terms take a register for each: there is none left beside a warp's 64 by 64 sums.
+    """
     most = target.shared_per_block_optin
+    results = _TERMS_MOST_RESULTS if factors.products > 1 else _MOST_RESULTS
     return [
         tile
         for tile in _TILES
         if tile.stages * (tile.rows + tile.columns) * tile.depth_bytes <= most
+        and tile.warp_rows * tile.warp_columns <= results
     ]
 
 
 def matrix_unit_time(
     sizes: tuple[int, int, int, int],
     tile: TileSizes,
-    dtype: str,
-    element_bytes: int,
+    factors: MatrixFactors,
     moved_bytes: int,
     target: Target,
     *,
@@ -110,14 +118,17 @@ def matrix_unit_time(
     that all stages but one are on their way at once; else one is.  Infinite on devices without such units.
     """
     batch, rows, columns, depth = sizes
-    peak = target.peak_flops(dtype, "matrix")
+    peak, element_bytes = target.peak_flops(factors.unit, "matrix"), factors.bytes
     if not peak or target.capability < _FIRST:
         return float("inf")
     blocks = batch * ceil(rows / tile.rows) * ceil(columns / tile.columns)
     clock = target.clock_ghz * 1e9
-    sustained = peak / target.cores * _SUSTAINED.get(target.capability[0], _SUSTAINED_ELSEWHERE)
-    read = (tile.warp_rows + tile.warp_columns) * element_bytes
-    fed = clock * _SHARED_CLOCK_BYTES * 2 * tile.warp_rows * tile.warp_columns / read
+    share = _SUSTAINED.get(target.capability[0], _SUSTAINED_ELSEWHERE)
+    sustained = peak / target.cores * share / factors.products
+    read, flops = tile.warp_rows + tile.warp_columns, 2 * tile.warp_rows * tile.warp_columns
+    fed = clock * _SHARED_CLOCK_BYTES * flops / (read * element_bytes)
+    if factors.read_ops:
+        fed = min(fed, clock * target.fpus_per_core * flops / (read * factors.read_ops))
     from_l2 = min(
         target.memory_bandwidth * L2_SPEEDUP / min(blocks, target.cores), clock * _L2_CLOCK_BYTES
     )
@@ -160,13 +171,12 @@ def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
     shape = product_shape(product) if product is not None else None
     if product is None or shape is None:
         return None
-    found = [exact_dtype(one, lambda _: True).name for one in product.operands[:2]]
-    dtype = next((name for name, exact in EXACT.items() if exact.issuperset(found)), "")
-    if not dtype:
+    kind = sum_type([one.array.dtype for one in product.operands[:2]], product.array.dtype)
+    factors = matrix_factors(product, kind, lambda _: True)
+    if isinstance(factors, str):
         return None
     cost = instruction_cost(fusion)
     sizes = (shape.batch, shape.rows, shape.columns, shape.depth)
-    element_bytes = DTYPES[dtype].bits // 8
     around = _around(fusion, product)
     copied = not (around["lhs"] or around["rhs"])
     lanes = target.clock_ghz * 2e9 * target.cores * target.fpus_per_core
@@ -175,10 +185,10 @@ def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
         """Of the products and of what stands around them."""
         across, down = ceil(shape.columns / tile.columns), ceil(shape.rows / tile.rows)
         work = around["lhs"] * across + around["rhs"] * down + around["behind"]
-        units = matrix_unit_time(sizes, tile, dtype, element_bytes, 0, target, copied=copied)
+        units = matrix_unit_time(sizes, tile, factors, 0, target, copied=copied)
         return units + work / lanes
 
-    best = min(tiles_of(target), key=seconds, default=None)
+    best = min(tiles_of(target, factors), key=seconds, default=None)
     if best is None:
         return None
     computing = seconds(best) * 1e9

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from hloopt.analysis.backend_config import custom_name
+from hloopt.analysis.backend_config import backend_kind, custom_name
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
+from hloopt.analysis.matrix_factors import ALGORITHMS
 from hloopt.cost_models.attention import ATTENTION
 from hloopt.cost_models.model import NOTHING, PairCostModel, RunTime
+from hloopt.interpret.library_calls import config
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
 from hloopt.ops.traits import CONTRACTING
-from hloopt.targets.target import Target, Unit
-from hloopt.types import ArrayShape, leaves
+from hloopt.targets.target import Target
+from hloopt.types import ArrayShape, leaves, record_of
 
-__all__ = ["Roofline", "product_of"]
+__all__ = ["Roofline", "product_of", "product_rate"]
 
 _LIBRARIES: Final = ("__cublas$", "__cudnn$")
+_TRITON: Final = "__triton"
 
 
 class Roofline(PairCostModel):
@@ -96,8 +99,11 @@ class Roofline(PairCostModel):
         target, product = self.target, product_of(kernel)
         bandwidth = target.memory_bandwidth * 1e-9
         reading, writing = read / bandwidth, written / bandwidth
-        unit: Unit = "scalar" if product is None else "matrix"
-        peak = target.peak_flops(_dtype(product or kernel), unit)
+        peak = (
+            target.peak_flops(_dtype(kernel))
+            if product is None
+            else product_rate(kernel, product, target)
+        )
         compute = flops / peak * 1e9 if peak else 0.0
         return RunTime(
             flops, read, written, reading, writing, compute, max(reading + writing, compute)
@@ -113,6 +119,38 @@ def product_of(kernel: Instruction) -> Instruction | None:
         return next((entry for entry in body if entry.opcode in CONTRACTING), None)
     target = kernel.custom_call_target
     return kernel if kernel.opcode in CONTRACTING or target.startswith(_LIBRARIES) else None
+
+
+def product_rate(kernel: Instruction, product: Instruction, target: Target) -> float | None:
+    """Of the product that a kernel is made for; None where nothing is known.
+
+    f32 is multiplied as f32 on plain units, unless an algorithm says otherwise, or XLA made the kernel: it
+    takes TF32 where the precision is not the highest.
+    """
+    dtype = product.operands[0].array.dtype.name
+    if dtype != "f32":
+        return target.peak_flops(dtype, "matrix")
+    algorithm = ALGORITHMS.get(str(product.attributes.get("algorithm", "")))
+    if algorithm is not None:
+        peak = target.peak_flops(algorithm.unit, "matrix")
+        return peak / algorithm.products if peak else None
+    if _is_of_xla(kernel) and not _is_highest(product):
+        return target.peak_flops(dtype, "matrix")
+    return target.peak_flops(dtype, "scalar") or target.peak_flops(dtype, "matrix")
+
+
+def _is_of_xla(kernel: Instruction) -> bool:
+    return kernel.opcode == "custom-call" or (
+        kernel.opcode == "fusion" and (backend_kind(kernel) or "").startswith(_TRITON)
+    )
+
+
+def _is_highest(product: Instruction) -> bool:
+    words = record_of(product.attributes, "operand_precision", tuple)
+    if product.opcode == "custom-call":
+        settings = config(product, "gemm_backend_config").get("precision_config", {})
+        words = settings.get("operand_precision")
+    return any(str(word).lower() == "highest" for word in words or ())
 
 
 def _flops(cost: Cost) -> int:

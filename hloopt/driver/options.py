@@ -22,12 +22,16 @@ __all__ = ["KernelOptions", "PassOptions", "Profiling", "RunOptions"]
 
 @dataclass(frozen=True)
 class PassOptions:
-    """Which passes run, and how far: a ``level`` (0 to 3) or ``passes``, O2 without either."""
+    """Which passes run, and how far: a ``level`` (0 to 3) or ``passes``, O2 without either.
+
+    ``precision`` is what dots of f32 may round their factors to (``PRECISIONS``).
+    """
 
     level: str | None = None
     passes: Given | None = None
     pass_file: tuple[str, ...] = ()
     fast_math: bool = False
+    precision: str | None = None
     only: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
     fuel: Mapping[str, int] = field(default_factory=dict)

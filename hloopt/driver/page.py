@@ -231,7 +231,7 @@ def _peaks(target: Target) -> dict[str, float]:
     """Flops a second, by what computes them."""
     found = {
         "f32": target.peak_flops("f32"),
-        "f32 products": target.peak_flops("f32", "matrix"),
+        "tf32 products": target.peak_flops("f32", "matrix"),
         "bf16 products": target.peak_flops("bf16", "matrix"),
     }
     return {name: rate for name, rate in found.items() if rate}

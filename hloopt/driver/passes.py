@@ -13,11 +13,13 @@ from hloopt.fusion.lock_adviser import LockWatcher
 from hloopt.fusion.lock_file import read_decisions
 from hloopt.fusion.strategies import has_strategy
 from hloopt.fusion.user_rules import load_rule
+from hloopt.ir.build import clone_module
+from hloopt.passes.dots.precision import DotPrecision
 from hloopt.pipelines import load_passes, make_pipeline, parse_pipeline, read_pipeline
 from hloopt.rewrite import Controls, Pipeline
 from hloopt.rewrite.entries import aimed, select, with_options
 from hloopt.rewrite.runner import check_names
-from hloopt.rewrite.spec import did_you_mean, value_text
+from hloopt.rewrite.spec import did_you_mean, pass_text, value_text
 from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
@@ -43,6 +45,15 @@ class Chosen:
     text: str
     watcher: LockWatcher | None = None
     notes: tuple[str, ...] = ()
+
+    def meant(self, module: Module) -> Module:
+        """The module that results are judged by: a copy whose dots say how the pipeline lets them round."""
+        rounding = [one for one in self.pipeline.passes() if isinstance(one, DotPrecision)]
+        if not rounding:
+            return module
+        copy = clone_module(module)
+        Pipeline(tuple(rounding)).run(copy)
+        return copy
 
     def run(
         self,
@@ -88,6 +99,13 @@ def choose_passes(options: PassOptions, kernels: KernelOptions, aim: str | None 
     else:
         text = str(shown)
     label = "passes" if is_cut else label or "passes"
+    if options.precision is not None:
+        first = DotPrecision(options.precision, target or DotPrecision.target)
+        shown = Pipeline((first, *shown.entries))
+        label, text = (
+            f"{label} {options.precision}",
+            ",".join(filter(None, (pass_text(first), text))),
+        )
     decisions = (read_decisions(kernels.lock) or None) if kernels.lock is not None else None
     pipeline, advice, watcher = shown, Advice(), None
     notes: tuple[str, ...] = ()

@@ -164,7 +164,9 @@ class Runner:
         # Each run begins at the start of the same streams.
         host = load_host(Path(options.infeed) if options.infeed else None, options.seed or 0)
         wanted, against, done = self._expected(task, counts, arrays, host)
-        reference = Reference(module, arrays, host, options, counts, self.stage.enter)
+        reference = Reference(
+            self.chosen.meant(module), arrays, host, options, counts, self.stage.enter
+        )
         first = self._interpreted(reference, arrays)
         report = RunReport(
             task.name,

@@ -34,10 +34,15 @@ __all__ = [
 ]
 
 FACTOR_ROUNDING: Final[Mapping[str, float]] = {
-    "dot_bf16_bf16_f32": 2.0**-9,
+    "dot_bf16_bf16_f32": 2.0**-8,
+    "dot_bf16_bf16_f32_x3": 2.0**-15,
     "dot_tf32_tf32_f32": 2.0**-10,
 }
-"""By how much, at most, an algorithm moves each factor that is wider than its own type, relative to it."""
+"""By how much, at most, an algorithm moves each factor that is wider than its own type, relative to it.
+
+A bf16 has 8 bits: the nearest one is off by 2^-8 at most, and a TF32 that is cut off by 2^-10.  Of x3 each
+factor is two bf16, off by 2^-16 of it, and the product of both second ones, another 2^-16 of the product, is
+left out: less than both factors moved by 2^-15."""
 
 # Up to which magnitude every integer is a float of the type; the quicker type first.
 _EXACT = {np.float32: 1 << 24, np.float64: 1 << 53}

@@ -41,7 +41,7 @@ Matrix units are fed by copies that run beside the arithmetic; a product of tile
 ``a`` is a local array of ``unsigned``; registers are its elements at constant places, or at counters of
 loops that are written out (``unroll=0``), so that they are registers indeed.  ``sums`` are four of
 ``float``.  The functions ``pack_bf16(float, float)``, ``pack_f16``, ``pack_pair<T>``, ``first_of_pair<T>``,
-``second_of_pair<T>`` and ``round_tf32`` of the device library (``uses.call``) fill and read such registers.
+``second_of_pair<T>`` and ``nearest_tf32`` of the device library (``uses.call``) fill and read such registers.
 All lanes of a warp reach a load or a product together, all threads of the block for all that the verifier
 knows.  A tile is not to be copied into before a barrier behind its last load.  ``capability_of`` says which
 devices have the steps of a kernel.  The emulator makes a copy at its ``Wait``, and reports any access to its

@@ -54,12 +54,13 @@ class AlgebraPrices:
 
     def _matrix_product(self, batch: int, rows: int, columns: int, depth: int) -> float:
         given, made = batch * (rows + columns) * depth, batch * rows * columns
-        if not self.target.has_threads or not self.target.peak_flops(self._dtype.name, "matrix"):
+        peak = self.target.peak_flops(self._dtype.name, "matrix")
+        if not self.target.has_threads or not peak:
             return self.product(made * depth, given + made)
         sizes = GemmSizes(batch, rows, columns, depth, self._dtype.name, self.bytes)
         moved = (int(elements * self.bytes) for elements in (given, made))
         cost = Cost(2 * made * depth, 0, *moved)
-        return self.launch + best_time(sizes, cost, self.target).exec_ns * 1e-9
+        return self.launch + best_time(sizes, cost, self.target, peak).exec_ns * 1e-9
 
     def solve(self, matrices: int, rows: int, columns: int) -> float:
         """Of triangular systems of so many rows, each for so many right sides."""

@@ -104,13 +104,14 @@ def with_options(
 
 _PRICING: Final = (
     "hloopt.fusion.",
+    "hloopt.passes.dots.precision",
     "hloopt.linear_algebra",
     "hloopt.kernels.row_fusion",
     "hloopt.kernels.attention",
     "hloopt.kernels.loop_along_fusion",
     "hloopt.kernels.product_fusion",
 )
-"""How the names of the modules begin whose passes choose by prices."""
+"""How the names of the modules begin whose passes choose by prices, or by what a device has."""
 
 
 def aimed(entries: tuple[Entry, ...], target: str) -> tuple[Entry, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hloopt.analysis.region import region_of
 from hloopt.codegen.program import kernel_steps
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_tiling import contraction_of
-from hloopt.kernels.families.matrix_tiling import TileLayout, matrix_step_of, shapes_of
+from hloopt.kernels.families.matrix_tiling import TileLayout, factors_of, shapes_of
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
@@ -23,6 +24,7 @@ from tests.codegen.harness import TARGET, check_kernel, compile_everywhere, plan
 from tests.codegen.products import matrix_dot, module_of, random_dot
 
 SMALL = {"m": 32, "n": 32, "k": 32, "warp_m": 16, "warp_n": 16, "stages": 3, "vector": 8}
+Dot: TypeAlias = tuple[str, Sequence[str]]
 DEVICES = ("sm_80", "sm_90", "sm_120")
 
 TYPES = [
@@ -53,6 +55,51 @@ def test_every_element_type() -> None:
         assert f"multiply_{name}(" in text
 
 
+ROUNDED_TO = ["dot_tf32_tf32_f32", "dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32"]
+F32 = ("f32", "f32", "f32")
+
+
+def of_algorithm(dots: Sequence[Dot], algorithm: str) -> str:
+    """A module of dots that name an algorithm."""
+    return module_of([(f"{text}, algorithm={algorithm}", operands) for text, operands in dots])
+
+
+@pytest.mark.parametrize("algorithm", ROUNDED_TO)
+def test_f32_by_the_algorithm_that_it_names(algorithm: str) -> None:
+    """Rounded, or cut into terms, where that was allowed: ragged sizes, and k along any dimension."""
+    ragged = [matrix_dot(F32, *size) for size in SIZES]
+    drawn = [random_dot(number, F32, 24) for number in range(6)]
+    text = check(of_algorithm([*ragged, *drawn], algorithm), SMALL)
+    assert ("nearest_tf32(" in text) is (algorithm == "dot_tf32_tf32_f32")
+    assert ("lower_pair(" in text) is (algorithm == "dot_bf16_bf16_f32_x3")
+
+
+@pytest.mark.parametrize("algorithm", ["dot_tf32_tf32_f32", "dot_bf16_bf16_f32_x3"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_large_tiles_of_f32(algorithm: str, turned: bool) -> None:
+    """Several matrices a warp, copied, with k along rows or columns of both operands."""
+    dims = "lhs_contracting_dims={0}, rhs_contracting_dims={1}"
+    dot = (f"f32[72,136] dot(%0, %1), {dims}", ["f32[104,72]", "f32[136,104]"])
+    tile = {"m": 64, "n": 128, "k": 16, "warp_m": 32, "warp_n": 64, "stages": 3, "vector": 4}
+    dots = [dot] if turned else [matrix_dot(F32, 72, 104, 136)]
+    text = check_kernel(of_algorithm(dots, algorithm), "dot-mma", tile, everywhere=False).text
+    assert text.count("copy_async<16>(&") >= 2
+
+
+@pytest.mark.parametrize("algorithm", ["dot_tf32_tf32_f32", "dot_bf16_bf16_f32_x3"])
+def test_special_values_of_f32(algorithm: str) -> None:
+    """NaN, infinities, the largest number and denormals; nothing finite becomes infinite by being rounded."""
+    text = of_algorithm([matrix_dot(F32, 12, 8, 16)], algorithm)
+    largest = float(np.finfo(np.float32).max)
+    values = [np.nan, np.inf, -np.inf, largest, -largest, 1e-40, 0.0, -0.0, 1.0, 3.4e38, 1 + 2**-9]
+    lhs = np.zeros((12, 8), np.float32)
+    lhs[np.arange(11), np.arange(11) % 8] = values
+    rhs = np.zeros((8, 16), np.float32)
+    rhs[:, :8] = 0.25
+    rhs[:, 8:] = np.eye(8, dtype=np.float32) / 2
+    check_kernel(text, "dot-mma", SMALL, inputs=[lhs, rhs], everywhere=False)
+
+
 SIZES = [(1, 1, 1), (17, 64, 129), (64, 17, 1), (129, 40, 17), (31, 200, 64), (64, 64, 64)]
 
 
@@ -80,13 +127,13 @@ def test_transposed_operands_of_bytes() -> None:
     check(module_of(dots), {**SMALL, "k": 64})
 
 
-def shapes(kinds: tuple[str, str, str]) -> list[dict[str, int]]:
-    module = hloopt.parse(module_of([matrix_dot(kinds, 256, 256, 256)]))
+def shapes(kinds: tuple[str, str, str], algorithm: str = "dot_unset") -> list[dict[str, int]]:
+    module = hloopt.parse(of_algorithm([matrix_dot(kinds, 256, 256, 256)], algorithm))
     (dot,) = (one for one in module.entry if one.opcode == "dot")
     site = Site(region_of(dot), TARGET, Limits())
-    step = matrix_step_of(site.region, contraction_of(site))
-    assert not isinstance(step, str)
-    return shapes_of(site, step)
+    factors = factors_of(site.region, contraction_of(site))
+    assert not isinstance(factors, str)
+    return shapes_of(site, factors)
 
 
 LAYER = """HloModule layer
@@ -123,6 +170,22 @@ def test_tiles_spill_no_registers(tile: dict[str, int]) -> None:
     """Each tile that may be chosen, with a bias, an activation and a residual behind the product."""
     text = LAYER % {"m": 1024, "n": 512, "k": 256}
     compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 8})[2].text, DEVICES)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tile"),
+    [(one, tile) for one in ROUNDED_TO[:2] for tile in shapes(F32, one)],
+    ids=lambda one: str([*one.values()]) if isinstance(one, dict) else one,
+)
+def test_tiles_of_f32_spill_no_registers(algorithm: str, tile: dict[str, int]) -> None:
+    """With the weights as they lie in most programs: rows of n."""
+    text = LAYER.replace("w = bf16[%(n)d,%(k)d]", "w = bf16[%(k)d,%(n)d]")
+    text = text.replace(
+        "rhs_contracting_dims={1}", f"rhs_contracting_dims={{0}}, algorithm={algorithm}"
+    )
+    text = text.replace("convert(", "copy(").replace("bf16[", "f32[")
+    planned_text = text % {"m": 1024, "n": 512, "k": 256}
+    compile_everywhere(planned(planned_text, "dot-mma", {**tile, "vector": 4})[2].text, DEVICES)
 
 
 @pytest.mark.parametrize("number", [0, 5, 11])
@@ -261,6 +324,24 @@ def test_no_two_threads_meet_in_a_bank(chunks: int) -> None:
         for chunk in range(chunks):
             assert conflicts([layout.place(row + at, chunk) for at in range(8)]) == 1
     for first in range(0, 64 * chunks, 8):
+        assert conflicts(every[first : first + 8]) == 1
+
+
+@pytest.mark.parametrize("chunks", [4, 8, 16, 32, 64])
+def test_words_of_four_rows_meet_in_no_bank(chunks: int) -> None:
+    """What a warp reads of f32 that lie along m or n: eight neighbours of four rows, a word a lane."""
+    layout = TileLayout(along_k=False, rows=32, chunks=chunks, each=4)
+    every = [layout.place(row, chunk) for row in range(32) for chunk in range(chunks)]
+    assert sorted(every) == list(range(32 * chunks))
+    for first in range(0, 32, 4):
+        for chunk in range(0, chunks, 2):
+            words = [
+                4 * layout.place(first + t, chunk + g // 4) + g % 4
+                for t in range(4)
+                for g in range(8)
+            ]
+            assert sorted(word % 32 for word in words) == list(range(32))
+    for first in range(0, 32 * chunks, 8):
         assert conflicts(every[first : first + 8]) == 1
 
 

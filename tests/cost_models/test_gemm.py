@@ -11,13 +11,16 @@ from hloopt.targets import find_target
 
 H100 = find_target("h100")
 H200 = find_target("h200")
+BF16 = 989e12
 
 
 def square(size: int, dtype: str = "bf16", width: float = 2.0) -> float:
     """Nanoseconds of a product of squares, its launch among them."""
     product = GemmSizes(1, size, size, size, dtype, width)
     moved = size * size * int(width)
-    return 1000 + best_time(product, Cost(2 * size**3, 0, 2 * moved, moved), H100).exec_ns
+    cost, peak = Cost(2 * size**3, 0, 2 * moved, moved), H100.peak_flops(dtype, "matrix")
+    assert peak is not None
+    return 1000 + best_time(product, cost, H100, peak).exec_ns
 
 
 def read(line: str, more: str = "") -> hloopt.ir.Instruction:
@@ -42,9 +45,10 @@ def test_few_tiles_do_not_fill_the_device() -> None:
     """The depth is split where that pays, and a batch is what fills it best."""
     whole = GemmSizes(1, 128, 128, 65536, "bf16", 2.0)
     moved = Cost(2 * 128 * 128 * 65536, 0, 4 * 128 * 65536, 2 * 128 * 128)
-    split = best_time(whole, moved, H200)
+    split = best_time(whole, moved, H200, BF16)
     assert split.blocks > 4
-    batched = best_time(GemmSizes(132, 128, 128, 512, "bf16", 2.0), moved, H200)
+    shorter = GemmSizes(132, 128, 128, 512, "bf16", 2.0)
+    batched = best_time(shorter, moved, H200, BF16)
     assert batched.exec_ns < split.exec_ns
 
 

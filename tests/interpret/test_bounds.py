@@ -144,6 +144,21 @@ def test_an_algorithm_rounds_factors(algorithm: str, bits: int) -> None:
     assert np.all(bound <= 4.5 * 2.0 ** (bits - 24) * (abs(x) @ abs(y)))
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "bits"), [("dot_bf16_bf16_f32", 8), ("dot_tf32_tf32_f32", 10)]
+)
+def test_a_factor_may_lie_in_the_middle(algorithm: str, bits: int) -> None:
+    """1 + 2^-bits, halfway between neighbours of bf16, and what TF32 cuts off of the number below that."""
+    x = np.array([[np.nextafter(F32(1 + 2.0**-bits), F32(bits == 8))]], F32)
+    lines = ("x = f32[1,1] parameter(0)", "y = f32[1,1] parameter(1)")
+    product = "ROOT d = f32[1,1] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    (bound,) = bounds_of(
+        entry(*lines, f"{product}, algorithm={algorithm}"), x, np.ones((1, 1), F32)
+    )
+    assert bound is not None
+    assert abs(float(x[0, 0]) - 1) <= bound
+
+
 def test_what_cancels_stays_off() -> None:
     """(a + b) - a is off by what a + b rounds, though little is left."""
     text = entry(

@@ -2,7 +2,8 @@
 
 A line a program: kernels, MiB moved and microseconds predicted of our plan, beside the least, and beside XLA's plan
 where ``--xla FOLDER`` has its modules (``NAME.TYPE.txt``).  ``HLOOPT_XLA_PYTHON`` names a Python that has JAX, which
-writes the programs.  At the end the share that is within the bounds of each figure.
+writes the programs.  Products of f32 are planned with ``--precision``, TF32 unless another is named, which is what XLA
+takes.  At the end the share that is within the bounds of each figure.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from hloopt.cost_models.registry import model_for
 from hloopt.driver.kernels import select_kernels
 from hloopt.ir import Module
 from hloopt.kernels.costs import kernel_costs, totals
+from hloopt.passes.dots.precision import PRECISIONS, DotPrecision
+from hloopt.pipelines import Given
 from hloopt.reading import read
 from hloopt.targets import find_gpu
 
@@ -38,6 +41,7 @@ def main() -> None:
     parser.add_argument("--type", choices=sorted(_RATES), action="append")
     parser.add_argument("--level", default="O3")
     parser.add_argument("--xla", type=Path)
+    parser.add_argument("--precision", choices=sorted(PRECISIONS), default="tf32")
     given = parser.parse_args()
     met: dict[str, list[bool]] = {name: [] for name in _BOUNDS}
     ratios = []
@@ -47,7 +51,8 @@ def main() -> None:
             write_programs(folder, dtype, given.names)
             print(f"{dtype:32} kernels     MiB      us   least: kernels     MiB      us  times")
             for facts in sorted(folder.glob("*.json")):
-                ratio = line(facts, dtype, given.level, met, given.xla)
+                passes = [DotPrecision(given.precision), given.level]
+                ratio = line(facts, dtype, passes, met, given.xla)
                 ratios += [ratio] if ratio else []
     for name, results in met.items():
         share = sum(results) / max(1, len(results))
@@ -67,11 +72,11 @@ def write_programs(folder: Path, dtype: str, names: list[str]) -> None:
 
 
 def line(
-    facts: Path, dtype: str, level: str, met: dict[str, list[bool]], xla: Path | None
+    facts: Path, dtype: str, passes: Given, met: dict[str, list[bool]], xla: Path | None
 ) -> float | None:
     """Print the line of one program; its time beside that of XLA's plan, where there is one."""
     name, least = facts.stem, json.loads(facts.read_text())
-    chosen = select_kernels(facts.with_suffix(".hlo"), pipeline=level, target="h200")
+    chosen = select_kernels(facts.with_suffix(".hlo"), pipeline=passes, target="h200")
     launches, moved, seconds = priced(chosen.module)
     best = max(least["bytes"] / _BANDWIDTH, least["flops"] / _RATES[dtype])
     met["launches"].append(launches <= _BOUNDS["launches"] * least["kernels"])

@@ -53,7 +53,13 @@ def test_json_is_what_the_table_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("opcode", "flops"), [("dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}", 2**31)]
+    ("opcode", "flops"),
+    [
+        (
+            "dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, algorithm=dot_tf32_tf32_f32",
+            2**31,
+        )
+    ],
 )
 def test_products_run_on_the_units_for_matrices(opcode: str, flops: int) -> None:
     """A product of 1024 x 1024 floats takes longer than the device's matrix rate says; no fusion changes it."""

@@ -182,15 +182,24 @@ __device__ T second_of_pair(unsigned pair) {
   return T{(unsigned short)(pair >> 16)};
 }
 
-//@ round_tf32
-// A number rounded to the bits that a product of tf32 reads, ties away from zero.
-__device__ unsigned round_tf32(float x) {
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-  unsigned rounded;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
-  return rounded;
-#else
-  const unsigned bits = __float_as_uint(x);
-  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
-#endif
+//@ nearest_tf32
+// The bits of an f32 such that what a product of tf32 reads of them is the nearest tf32, ties away from zero.
+// Towards zero where that would be infinite.
+__device__ unsigned nearest_tf32(unsigned bits) {
+  return (bits & 0x7fffffffu) < 0x7f7ff000u ? bits + 0x1000u : bits;
+}
+
+//@ upper_pair: pack_bf16
+// Two f32, by their bits, rounded to finite bf16, the first in the lower half.
+__device__ unsigned upper_pair(unsigned first, unsigned second) {
+  const float most = __uint_as_float(0x7f7f0000u);
+  return pack_bf16(fmaxf(fminf(__uint_as_float(first), most), -most),
+                   fmaxf(fminf(__uint_as_float(second), most), -most));
+}
+
+//@ lower_pair: pack_bf16
+// What two f32 are beside their upper_pair, rounded to bf16; infinite, or no number, where they are.
+__device__ unsigned lower_pair(unsigned first, unsigned second, unsigned upper) {
+  return pack_bf16(__uint_as_float(first) - __uint_as_float(upper << 16),
+                   __uint_as_float(second) - __uint_as_float(upper & 0xffff0000u));
 }

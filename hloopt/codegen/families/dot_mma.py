@@ -6,9 +6,10 @@ stages in shared memory as the tile says: while one is multiplied the next ones 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from typing import TypeVar
 
 from hloopt.analysis.contraction import AxisGroup
 from hloopt.analysis.index import Index, delinearize, narrowed
@@ -17,7 +18,7 @@ from hloopt.codegen.families.matrix_loads import TileLoad
 from hloopt.codegen.families.sweeping import guarded
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
-from hloopt.kernel_ir.expressions import Array, Cast, Expr, as_expr
+from hloopt.kernel_ir.expressions import Array, Call, Cast, Element, Expr, as_expr
 from hloopt.kernel_ir.statements import Commit, LoadMatrices, MultiplyMatrices, Wait
 from hloopt.kernel_ir.types import INT, UINT
 from hloopt.kernels.families.dot_region import product_of
@@ -137,41 +138,100 @@ class _Product(ProductWriter):
         e, tiling = self.f.elements, self.tiling
         tiles_m, tiles_n = tiling.warp_m // 16, tiling.warp_n // 8
         with e.counting(0, tiling.k // tiling.step.k, "deep", type=INT, unroll=0) as deep:
-            left = e.scope.array(UINT, (tiles_m, 4), "left")
-            right = e.scope.array(UINT, (tiles_n, 2), "right")
-            with e.counting(0, tiles_m, "i", type=INT, unroll=0) as i:
-                registers = tuple(left[i, at] for at in range(4))
-                self._read(loads[0], stage, deep, i, registers)
-            with e.counting(0, tiles_n // 2, "j", type=INT, unroll=0) as j:
-                registers = tuple(right[j * 2 + at // 2, at % 2] for at in range(4))
-                self._read(loads[1], stage, deep, j, registers)
+            left = self._fragments(loads[0], stage, deep, tiles_m, "left")
+            right = self._fragments(loads[1], stage, deep, tiles_n, "right")
             with (
                 e.counting(0, tiles_m, "i", type=INT, unroll=0) as i,
                 e.counting(0, tiles_n, "j", type=INT, unroll=0) as j,
             ):
-                e.scope.add(
-                    MultiplyMatrices(
-                        tiling.step.name,
-                        tuple(sums[i, j, at] for at in range(4)),
-                        tuple(left[i, at] for at in range(4)),
-                        tuple(right[j, at] for at in range(2)),
+                # Of terms the small products come first; that of two second terms is left out.
+                for first, second in ((1, 0), (0, 1), (0, 0))[-tiling.factors.products :]:
+                    e.scope.add(
+                        MultiplyMatrices(
+                            tiling.step.name,
+                            tuple(sums[i, j, at] for at in range(4)),
+                            tuple(left[first][i, at] for at in range(4)),
+                            tuple(right[second][j, at] for at in range(2)),
+                        )
                     )
-                )
+
+    def _fragments(
+        self, load: TileLoad, stage: Index, deep: Index, count: int, name: str
+    ) -> list[Array]:
+        """The registers of ``count`` tiles along m, or along n, for one step; of each term of the factors."""
+        e, factors = self.f.elements, self.tiling.factors
+        each = 4 if load.free == "m" else 2
+        made = [e.scope.array(UINT, (count, each), name) for _ in range(min(2, factors.products))]
+        at_once = 4 // each
+        with e.counting(0, count // at_once, "i", type=INT, unroll=0) as i:
+            targets = [
+                tuple(one[i * at_once + at // each, at % each] for at in range(4)) for one in made
+            ]
+            if factors.products == 1:
+                self._read(load, stage, deep, i, targets[0])
+                if factors.bytes == 4:
+                    for one in targets[0]:
+                        e.scope.set(one, self.f.uses.call("nearest_tf32", one, type=UINT))
+            else:
+                self._cut(load, stage, deep, i, targets)
+        return made
+
+    def _cut(
+        self,
+        load: TileLoad,
+        stage: Index,
+        deep: Index,
+        i: Index,
+        targets: Sequence[tuple[Element, ...]],
+    ) -> None:
+        """The two terms of what two steps of f32 would read.
+
+        Which of the elements along k a lane has does not matter as long as both operands have the same: the
+        two of a pair lie 4 apart in memory.
+        """
+        e, uses = self.f.elements, self.f.uses
+        # By the register: of which of two reads, and which of its words are a pair.
+        pairs = (
+            ((0, 0, 2), (0, 1, 3), (1, 0, 2), (1, 1, 3))
+            if load.free == "m"
+            else ((0, 0, 1), (1, 0, 1), (0, 2, 3), (1, 2, 3))
+        )
+        words = e.scope.array(UINT, (2, 4), "words")
+        for half in range(2):
+            self._read(load, stage, deep * 2 + half, i, tuple(words[half, at] for at in range(4)))
+        for at, (half, first, second) in enumerate(pairs):
+            pair = (words[half, first], words[half, second])
+            e.scope.set(targets[0][at], uses.call("upper_pair", *pair, type=UINT))
+            lower = uses.call("lower_pair", *pair, targets[0][at], type=UINT)
+            e.scope.set(targets[1][at], lower)
 
     def _read(
-        self, load: TileLoad, stage: Index, deep: Index, at: Index, registers: tuple[Expr, ...]
+        self, load: TileLoad, stage: Index, deep: Index, at: Index, registers: tuple[Element, ...]
     ) -> None:
         """Four matrices, 16 of m or n by two chunks of k: for the left operand m first, else k first."""
         e, layout = self.f.elements, load.layout
-        row, number = self.lane % 8, self.lane // 8
-        free, k = (number % 2, number // 2) if load.free == "m" else (number // 2, number % 2)
         along = self.warp[load.free] + at * 16
+        if layout.by_words:
+            for number, register in enumerate(registers):
+                across, down = _part(load, number)
+                row, column = (
+                    deep * 8 + down * 4 + self.lane % 4,
+                    along + across * 8 + self.lane // 4,
+                )
+                place = load.element(stage, row, column // layout.each)
+                word: Expr = load.tile[place + as_expr(column % layout.each)]
+                if load.is_copied:
+                    word = Call("__float_as_uint", (word,), UINT)
+                e.scope.set(register, word)
+            return
+        free, k = _part(load, self.lane // 8)
+        row = self.lane % 8
         if layout.along_k:
             line, chunk = along + free * 8 + row, deep * 2 + k
         else:
             line, chunk = deep * 16 + k * 8 + row, along // layout.each + free
         place = load.element(stage, line, chunk)
-        e.scope.add(LoadMatrices(registers, load.tile.address(place), not layout.along_k))  # type: ignore[arg-type]
+        e.scope.add(LoadMatrices(registers, load.tile.address(place), not layout.along_k))
 
     # ---- results ------------------------------------------------------------------------------------
 
@@ -214,6 +274,14 @@ class _Product(ProductWriter):
         with self.f.elements.when(*tests):
             self.counts[group] = narrowed(index, size - run + 1)
             yield
+
+
+P = TypeVar("P", int, Index)
+
+
+def _part(load: TileLoad, number: P) -> tuple[P, P]:
+    """Which half of 16 along m or n, and of two chunks along k, a matrix of four is."""
+    return (number % 2, number // 2) if load.free == "m" else (number // 2, number % 2)
 
 
 EMITTERS = {"dot-mma": emit}

@@ -22,7 +22,7 @@ from hloopt.codegen.families.sweeping import guarded
 from hloopt.codegen.scalars import convert, literal
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import Array, Expr, as_expr, both
+from hloopt.kernel_ir.expressions import Array, Call, Expr, as_expr, both
 from hloopt.kernel_ir.statements import Copy
 from hloopt.kernel_ir.types import BYTE, INT, UINT
 from hloopt.kernels.families.matrix_tiling import (
@@ -38,7 +38,8 @@ __all__ = ["TileLoad", "chunk_place"]
 
 def chunk_place(layout: TileLayout, row: Index, chunk: Index) -> Expr:
     """The number of a chunk in its tile: ``TileLayout.place``."""
-    turn = row % 8 // layout.span
+    period, span, by = layout.turns
+    turn = row % period // span * by
     turned = as_expr(chunk) if turn == Index(0) else as_expr(chunk) ^ as_expr(turn)
     return as_expr(row * layout.chunks) + turned
 
@@ -66,7 +67,7 @@ class TileLoad:
         self.layout = tiling.layout(self.writer.contraction, self.side, self.free)
         self.chunks = self.layout.rows * self.layout.chunks
         self.each = -(-self.chunks // tiling.threads)
-        self.dtype = dtype(tiling.step.dtype)
+        self.dtype = dtype("f32" if tiling.element_bytes == 4 else tiling.step.dtype)
         inside = frozenset(f.region.body)
         self.exact = exact_dtype(self.side.instruction, inside.__contains__)
         self.is_copied = self._is_copied()
@@ -185,9 +186,12 @@ class TileLoad:
         ]
 
     def _packed(self, values: list[Expr], source: DType) -> Expr:
-        """Elements in a word; each is exactly an element of the matrix unit's type."""
+        """Elements in a word, as the matrix unit has them, or f32 that are rounded when they are read."""
         uses, scope = self.writer.f.uses, self.writer.f.elements.scope
         name = self.dtype.name
+        if name == "f32":
+            (one,) = values
+            return Call("__float_as_uint", (convert(one, source, self.dtype, uses),), UINT)
         if source.name == "f32":
             return uses.call(f"pack_{name}", *values, type=UINT)
         kind = uses.type(self.dtype)

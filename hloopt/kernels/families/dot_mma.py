@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
 
+from hloopt.analysis.matrix_factors import MatrixFactors
 from hloopt.errors import UsageError
-from hloopt.kernel_ir.matrix_steps import MatrixStep
+from hloopt.kernel_ir.matrix_steps import MATRIX_STEPS
 from hloopt.kernels.families.dot_region import dot_of
 from hloopt.kernels.families.dot_tiled import described, result_numbers, splits_that_fit
 from hloopt.kernels.families.dot_tiling import contraction_of
 from hloopt.kernels.families.loop import operands_read
 from hloopt.kernels.families.matrix_tiling import (
     default_matrix_tile,
-    matrix_step_of,
+    factors_of,
     matrix_tiling_of,
     shapes_of,
     tile_seconds,
@@ -33,9 +34,10 @@ def _fits(site: Site) -> Verdict:
     if problem := dot_of.problem(site.region):
         return NO(problem)
     contraction = contraction_of(site)
-    step = matrix_step_of(site.region, contraction)
-    if isinstance(step, str):
-        return NO(step)
+    factors = factors_of(site.region, contraction)
+    if isinstance(factors, str):
+        return NO(factors)
+    step = MATRIX_STEPS[factors.step]
     have, need = site.target.capability, step.capability
     if have < need:
         words = [".".join(map(str, one)) for one in (need, have)]
@@ -43,10 +45,11 @@ def _fits(site: Site) -> Verdict:
             f"products of {step.dtype} by matrix units need compute capability {words[0]}; "
             f"{site.target.name} has {words[1]}"
         )
-    if not shapes_of(site, step):
+    if not shapes_of(site, factors):
         most = site.target.shared_per_block_optin
         return NO(f"no tile has room in the {most} bytes of shared memory of a block")
-    return YES(f"{step.name}: {described(contraction)}")
+    terms = f" {factors.products} times" if factors.products > 1 else ""
+    return YES(f"{step.name}{terms}: {described(contraction)}")
 
 
 def _wanted(site: Site) -> Verdict:
@@ -88,15 +91,15 @@ def _spec(site: Site, tile: Mapping[str, int]) -> KernelSpec:
 def _efficiency(site: Site, spec: KernelSpec) -> Efficiency:
     """What the time of the tile makes of the rate of plain multiply-adds."""
     contraction, target = contraction_of(site), site.target
-    step = matrix_step_of(site.region, contraction)
-    assert isinstance(step, MatrixStep), step
-    seconds = tile_seconds(site, contraction, step, spec.tile)
+    factors = factors_of(site.region, contraction)
+    assert isinstance(factors, MatrixFactors), factors
+    seconds = tile_seconds(site, contraction, factors, spec.tile)
     (launch,) = (one for one in spec.steps if isinstance(one, Launch))
     blocks, threads = prod(launch.grid), prod(launch.block)
     lanes = min(blocks, target.cores) * min(threads, target.fpus_per_core)
     rate = 2 * contraction.multiply_adds / seconds / (target.clock_ghz * 2e9 * lanes)
     shape = f"{spec.tile['m']} by {spec.tile['n']} results a block"
-    return Efficiency(compute=max(rate, 1e-6), reason=f"{step.name}, {shape}")
+    return Efficiency(compute=max(rate, 1e-6), reason=f"{factors.step}, {shape}")
 
 
 KERNELS = (

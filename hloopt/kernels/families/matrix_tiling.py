@@ -5,14 +5,8 @@ from __future__ import annotations
 from math import gcd
 from typing import Final
 
-from hloopt.analysis.contraction import (
-    EXACT,
-    AxisGroup,
-    Contraction,
-    Side,
-    exact_dtype,
-    keeps_values,
-)
+from hloopt.analysis.contraction import AxisGroup, Contraction, Side, exact_dtype
+from hloopt.analysis.matrix_factors import MatrixFactors, matrix_factors
 from hloopt.analysis.region import Region
 from hloopt.cost_models.matrix_units import TileSizes, matrix_unit_time, tiles_of
 from hloopt.dataclass import dataclass
@@ -28,7 +22,7 @@ __all__ = [
     "MatrixTiling",
     "TileLayout",
     "default_matrix_tile",
-    "matrix_step_of",
+    "factors_of",
     "matrix_tiling_of",
     "moved_bytes",
     "shapes_of",
@@ -41,8 +35,6 @@ CHUNK_BYTES: Final = 16
 _GROUP: Final = 8
 """Tiles along m that run one after the other, so that they find the same columns in the cache."""
 
-_DEPTHS: Final = {"f16": 16, "bf16": 16, "s8": 32}
-
 
 @dataclass(frozen=True)
 class TileLayout:
@@ -54,7 +46,9 @@ class TileLayout:
 
     Chunk c of row r is at place ``c ^ turn(r)`` of it.  So the eight chunks at one c of eight rows that follow
     each other, which is what one matrix is, lie in eight different groups of four banks, and so do eight
-    chunks of a row.  (The same as the 128-byte swizzle of TMA, where rows have 128 bytes.)
+    chunks of a row.  (The same as the 128-byte swizzle of TMA, where rows have 128 bytes.)  Elements of 4 bytes
+    are no matrix that could be transposed: where k does not move through them, a warp reads words of two
+    chunks of four rows, and these lie in eight groups.
     """
 
     along_k: bool
@@ -68,25 +62,33 @@ class TileLayout:
         return self.rows * self.chunks * self.each
 
     @property
-    def span(self) -> int:
-        """Neighbouring rows whose chunks are in the same order."""
-        return max(1, 8 // self.chunks)
+    def by_words(self) -> bool:
+        """Whether a warp reads it by words, not as matrices."""
+        return not self.along_k and self.each * 4 == CHUNK_BYTES
+
+    @property
+    def turns(self) -> tuple[int, int, int]:
+        """``turn(r)`` is ``r % first // second * third``; rows with the same follow each other."""
+        span = max(1, 8 // self.chunks)
+        return (4, span, 2) if self.by_words else (8, span, 1)
 
     def place(self, row: int, chunk: int) -> int:
         """The number of a chunk in the tile, as it lies in memory."""
-        return row * self.chunks + (chunk ^ (row % 8 // self.span))
+        period, span, by = self.turns
+        return row * self.chunks + (chunk ^ (row % period // span * by))
 
 
 @dataclass(frozen=True)
 class MatrixTiling:
     """A tile as counts.
 
+    factors         what is multiplied, by ``step``
     m, n, k         results of a block, and how much of the contracted axis is in shared memory at once
     warp_m, warp_n  results of a warp
     stages          tiles of each operand in shared memory
     """
 
-    step: MatrixStep
+    factors: MatrixFactors
     m: int
     n: int
     k: int
@@ -115,7 +117,12 @@ class MatrixTiling:
     @property
     def element_bytes(self) -> int:
         """Of an element in shared memory."""
-        return 1 if self.step.dtype == "s8" else 2
+        return self.factors.bytes
+
+    @property
+    def step(self) -> MatrixStep:
+        """One step of the matrix units."""
+        return MATRIX_STEPS[self.factors.step]
 
     @property
     def group(self) -> int:
@@ -135,36 +142,27 @@ class MatrixTiling:
         return TileLayout(along_k, rows, span // self.each, self.each)
 
 
-def matrix_step_of(region: Region, contraction: Contraction) -> MatrixStep | str:
-    """The step of matrix units that computes a product as exactly as it is asked for, or why none does."""
+def factors_of(region: Region, contraction: Contraction) -> MatrixFactors | str:
+    """How matrix units multiply a product as exactly as it is asked for, or why none does."""
     sides = (contraction.lhs, contraction.rhs)
     if any(side.scale is not None for side in sides):
         return f"{contraction.hero.name} has scales of blocks"
     inside = frozenset(region.body).__contains__
-    found = [exact_dtype(side.instruction, inside) for side in sides]
-    kind = contraction.kind
-    names = " and ".join(dict.fromkeys(one.name for one in found))
-    fitting = [name for name, exact in EXACT.items() if all(one.name in exact for one in found)]
-    if not fitting:
-        return f"no matrix unit multiplies {names} without rounding them"
-    if not all(keeps_values(one, kind) for one in found) or kind.bits > 32:
-        return f"{names} are multiplied as {kind.name}"
-    return MATRIX_STEPS[f"m16n8k{_DEPTHS[fitting[0]]}.{fitting[0]}"]
+    return matrix_factors(contraction.hero, contraction.kind, inside)
 
 
-def shapes_of(site: Site, step: MatrixStep) -> list[dict[str, int]]:
+def shapes_of(site: Site, factors: MatrixFactors) -> list[dict[str, int]]:
     """The tiles that a block of a device has room for."""
-    size = 1 if step.dtype == "s8" else 2
     return [
         {
             "m": tile.rows,
             "n": tile.columns,
-            "k": tile.depth_bytes // size,
+            "k": tile.depth_bytes // factors.bytes,
             "warp_m": tile.warp_rows,
             "warp_n": tile.warp_columns,
             "stages": tile.stages,
         }
-        for tile in tiles_of(site.target)
+        for tile in tiles_of(site.target, factors)
     ]
 
 
@@ -174,35 +172,33 @@ def moved_bytes(site: Site) -> int:
     return sum(shape.byte_size for shape in every)
 
 
-def tile_seconds(site: Site, contraction: Contraction, step: MatrixStep, tile: Tile) -> float:
+def tile_seconds(site: Site, contraction: Contraction, factors: MatrixFactors, tile: Tile) -> float:
     """How long a product takes by a tile, without the launch."""
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
     sizes = (b, m, n, -(-k // tile["k"]) * tile["k"])
-    element_bytes = 1 if step.dtype == "s8" else 2
     shape = TileSizes(
         tile["m"],
         tile["n"],
-        tile["k"] * element_bytes,
+        tile["k"] * factors.bytes,
         tile["warp_m"],
         tile["warp_n"],
         tile["stages"],
     )
-    moved = moved_bytes(site)
     inside = frozenset(site.region.body).__contains__
     sides = (contraction.lhs, contraction.rhs)
-    found = [exact_dtype(side.instruction, inside).name for side in sides]
-    copied = found == [step.dtype] * 2
-    return matrix_unit_time(
-        sizes, shape, step.dtype, element_bytes, moved, site.target, copied=copied
-    )
+    found = [exact_dtype(side.instruction, inside).bits for side in sides]
+    copied = found == [8 * factors.bytes] * 2
+    return matrix_unit_time(sizes, shape, factors, moved_bytes(site), site.target, copied=copied)
 
 
 def default_matrix_tile(site: Site) -> dict[str, int]:
     """The tile that takes least time; of several the largest."""
     contraction = oriented(product_of(site.region), site.region)
-    step = matrix_step_of(site.region, contraction)
-    assert isinstance(step, MatrixStep), step
-    best = min(shapes_of(site, step), key=lambda tile: tile_seconds(site, contraction, step, tile))
+    factors = factors_of(site.region, contraction)
+    assert isinstance(factors, MatrixFactors), factors
+    best = min(
+        shapes_of(site, factors), key=lambda tile: tile_seconds(site, contraction, factors, tile)
+    )
     bits = [shape.dtype.bits for shape in site.region.operands]
     return {**best, "vector": max(1, min(16, CHUNK_BYTES * 8 // max(8, min(bits, default=8))))}
 
@@ -211,9 +207,9 @@ def matrix_tiling_of(
     region: Region, contraction: Contraction, tile: Tile, kernel: str
 ) -> MatrixTiling:
     """The counts of a tile.  Raises ``UsageError`` for one that cannot be."""
-    step = matrix_step_of(region, contraction)
-    assert isinstance(step, MatrixStep), step
-    size = 1 if step.dtype == "s8" else 2
+    factors = factors_of(region, contraction)
+    assert isinstance(factors, MatrixFactors), factors
+    size = factors.bytes
     chunks = tile["k"] * size // CHUNK_BYTES
     rules = (
         ("warp_m", tile["warp_m"] % 16 == 0 < tile["warp_m"], "a multiple of 16"),
@@ -222,8 +218,8 @@ def matrix_tiling_of(
         ("n", tile["n"] > 0 and tile["n"] & (tile["n"] - 1) == 0, "a power of two"),
         (
             "k",
-            tile["k"] * size % 32 == 0 and chunks & (chunks - 1) == 0 < chunks,
-            f"a power of two, at least {32 // size}",
+            tile["k"] % factors.depth == 0 and chunks & (chunks - 1) == 0 < chunks,
+            f"a power of two, at least {factors.depth}",
         ),
         ("stages", tile["stages"] >= 2, "at least 2"),
         ("vector", tile["vector"] in (1, 2, 4, 8, 16), "1, 2, 4, 8 or 16"),
@@ -236,7 +232,7 @@ def matrix_tiling_of(
             part = f"warp_{whole}={tile[f'warp_{whole}']}"
             raise UsageError(f"{kernel}: {whole}={tile[whole]} is not a multiple of {part}")
     tiling = MatrixTiling(
-        step,
+        factors,
         tile["m"],
         tile["n"],
         tile["k"],
