@@ -16,7 +16,7 @@ from hloopt.linear_algebra.nodes import PlanNode, PlanNodes, Use
 from hloopt.linear_algebra.products import connected
 from hloopt.linear_algebra.terms import TensorIndex
 
-__all__ = ["ProductOrders"]
+__all__ = ["ProductOrders", "alike"]
 
 _MOST_SETS: Final = 120
 """Connected sets of factors of a product, above which its order is found greedily."""
@@ -53,7 +53,7 @@ class ProductOrders:
     ) -> tuple[Use, frozenset[PlanNode]]:
         """The product of factors with indices and of numbers, and the products of two looked at for it."""
         self.within = set()
-        made = self._ordered(_alike(uses, self.nodes), scalars, kept)
+        made = self._ordered(uses, scalars, kept)
         return made, frozenset(self.within)
 
     def _ordered(
@@ -138,7 +138,7 @@ class ProductOrders:
         return uses[0]
 
 
-def _alike(uses: Sequence[Use], nodes: PlanNodes) -> list[Use]:
+def alike(uses: Sequence[Use], nodes: PlanNodes) -> list[Use]:
     """With those of the same indices multiplied first where there are many: their order gains nothing."""
     if len(uses) <= _FEW:
         return list(uses)

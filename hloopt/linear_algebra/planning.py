@@ -14,7 +14,7 @@ from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.linear_algebra.nodes import PlanNode, PlanNodes, Use
-from hloopt.linear_algebra.orders import ProductOrders
+from hloopt.linear_algebra.orders import ProductOrders, alike
 from hloopt.linear_algebra.products import (
     Addends,
     Factors,
@@ -276,6 +276,8 @@ class ClusterPlanner:
         ]
         scalars = [use for use in uses if not use.names]
         uses = [self.nodes.reduced(use, frozenset(use.names)) for use in uses if use.names]
+        # What only those have that are multiplied here is summed right after.
+        uses = alike(uses, self.nodes)
         counts = Counter(name for use in uses for name in set(use.names))
         alone = {name for name in product.summed if counts[name] == 1}
         uses = [self.nodes.reduced(use, frozenset(set(use.names) - alone)) for use in uses]

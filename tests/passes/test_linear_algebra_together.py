@@ -22,6 +22,18 @@ DIAGONAL = (
     """
 )
 TOGETHER = {
+    "(G H) of six factors, of which two alone are summed": (
+        f"""ab = {VECTOR} dot(a, b), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},
+          lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+        abc = {VECTOR} multiply(ab, c)
+        abcd = {VECTOR} multiply(abc, d)
+        abcde = {VECTOR} multiply(abcd, e)
+        all = {VECTOR} multiply(abcde, f)
+        gh = {MATRIX} dot(g, h), {PRODUCT}
+        ROOT r = {VECTOR} dot(gh, all), {PRODUCT}""",
+        (MATRIX, MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, MATRIX, MATRIX),
+        6 * N**2 + 10 * N,
+    ),
     "s (x A) beside x A": (
         f"""xa = {VECTOR} dot(b, a), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
         s = f32[] dot(xa, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
