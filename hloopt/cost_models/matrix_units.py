@@ -21,7 +21,7 @@ from typing import Final
 from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.matrix_factors import MatrixFactors, matrix_factors
-from hloopt.cost_models.device_times import L2_SPEEDUP
+from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS
 from hloopt.cost_models.gemm import product_shape
 from hloopt.cost_models.instructions import latencies_of
 from hloopt.cost_models.model import RunTime
@@ -35,6 +35,8 @@ from hloopt.types import elements_of
 __all__ = [
     "MATRIX_UNITS",
     "NAME",
+    "SPLITS",
+    "SPLIT_UNITS",
     "TileSizes",
     "matrix_unit_run_time",
     "matrix_unit_time",
@@ -45,7 +47,11 @@ NAME: Final = "matrix-units"
 """The name of this model in reports."""
 
 MATRIX_UNITS: Final = "dot-mma"
-"""The name of the kernel, in the configuration of a fusion."""
+SPLIT_UNITS: Final = "dot-mma-split-k"
+"""The names of the kernels, in the configuration of a fusion: of a whole contracted axis, and of its parts."""
+
+SPLITS: Final = (2, 4, 8, 16, 32, 64)
+"""Into how many parts it may be cut."""
 
 _FILL_S: Final = 1e-6
 """First loads and last stores."""
@@ -111,13 +117,20 @@ def matrix_unit_time(
     target: Target,
     *,
     copied: bool = True,
+    split: int = 1,
 ) -> float:
     """Seconds, without the launch, of b products of m by k and k by n elements; ``sizes`` are b, m, n, k.
 
     ``moved_bytes`` is what comes from memory and goes there.  ``copied`` says that both operands are copied, so
-    that all stages but one are on their way at once; else one is.  Infinite on devices without such units.
+    that all stages but one are on their way at once; else one is.  Of ``split`` parts of k each is a block's,
+    and a second launch adds them up.  Infinite on devices without such units.
     """
     batch, rows, columns, depth = sizes
+    if split > 1:
+        parts = (batch * split, rows, columns, ceil(depth / split))
+        sums = 4 * batch * rows * columns * split
+        making = matrix_unit_time(parts, tile, factors, moved_bytes + sums, target, copied=copied)
+        return making + LAUNCH_NS * 1e-9 + sums / target.memory_bandwidth
     peak, element_bytes = target.peak_flops(factors.unit, "matrix"), factors.bytes
     if not peak or target.capability < _FIRST:
         return float("inf")
@@ -165,7 +178,8 @@ def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
     The prologue is computed again for each tile that reads it, the epilogue once.  Both run on the plain units,
     and their time is added to that of the matrix units.
     """
-    if fusion.opcode != "fusion" or custom_name(fusion) != MATRIX_UNITS or not target.has_threads:
+    name = custom_name(fusion) if fusion.opcode == "fusion" else ""
+    if name not in (MATRIX_UNITS, SPLIT_UNITS) or not target.has_threads:
         return None
     product = product_of(fusion)
     shape = product_shape(product) if product is not None else None
@@ -181,20 +195,23 @@ def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
     copied = not (around["lhs"] or around["rhs"])
     lanes = target.clock_ghz * 2e9 * target.cores * target.fpus_per_core
 
-    def seconds(tile: TileSizes) -> float:
-        """Of the products and of what stands around them."""
+    def seconds(made: tuple[TileSizes, int]) -> float:
+        """Of the products and of what stands around them, by a tile and in so many parts."""
+        tile, split = made
         across, down = ceil(shape.columns / tile.columns), ceil(shape.rows / tile.rows)
         work = around["lhs"] * across + around["rhs"] * down + around["behind"]
-        units = matrix_unit_time(sizes, tile, factors, 0, target, copied=copied)
+        units = matrix_unit_time(sizes, tile, factors, 0, target, copied=copied, split=split)
         return units + work / lanes
 
-    best = min(tiles_of(target, factors), key=seconds, default=None)
-    if best is None:
+    splits = SPLITS if name == SPLIT_UNITS else (1,)
+    made = [(tile, split) for tile in tiles_of(target, factors) for split in splits]
+    if not made:
         return None
-    computing = seconds(best) * 1e9
+    best, split = min(made, key=seconds)
+    computing = seconds((best, split)) * 1e9
     bandwidth = target.memory_bandwidth * 1e-9
     reading, writing = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth
-    blocks = shape.batch * ceil(shape.rows / best.rows) * ceil(shape.columns / best.columns)
+    blocks = split * shape.batch * ceil(shape.rows / best.rows) * ceil(shape.columns / best.columns)
     return RunTime(
         cost.flops + cost.transcendentals,
         cost.bytes_read,

@@ -10,6 +10,7 @@ from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.executions import Execution, executions
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
 from hloopt.cost_models.fused_rows import WHOLE_ROW, launches_of_rows
+from hloopt.cost_models.matrix_units import SPLIT_UNITS
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.loop_verdict import LOOP_KERNELS
@@ -177,6 +178,8 @@ def _steps(kernel: Instruction) -> int:
     name = custom_name(kernel)
     if name == WHOLE_ROW:
         return launches_of_rows(kernel)
+    if name == SPLIT_UNITS:
+        return 2
     loop = fused_loop(kernel) if name == LOOP_KERNELS["thread"] else None
     if loop is None:
         return 1

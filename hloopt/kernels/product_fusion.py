@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
 from hloopt.analysis.region import region_of
-from hloopt.cost_models.matrix_units import MATRIX_UNITS
+from hloopt.cost_models.matrix_units import MATRIX_UNITS, SPLIT_UNITS
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
@@ -66,6 +66,7 @@ class _Rewriter:
         self.model = model
         self.recorder = recorder
         self.predictor = Predictor(model)
+        self.kernels: dict[ProductCluster, str] = {}
 
     def visit_all(self, computation: Computation) -> bool:
         """Fuse around the dots of a computation; whether there were any."""
@@ -96,7 +97,7 @@ class _Rewriter:
         if not (spent := self.recorder.allows()):
             self.recorder.refused(dot, best[0].last, spent)
             return False
-        fusion = fuse_cluster(best[0], _NAME, MATRIX_UNITS, self.recorder, best[1])
+        fusion = fuse_cluster(best[0], _NAME, self.kernels[best[0]], self.recorder, best[1])
         places[fusion] = places[best[0].last]
         for user in fusion.users:
             places.setdefault(user, places[fusion])
@@ -113,9 +114,10 @@ class _Rewriter:
         if not fits:
             return forbid("product-unfit", words=fits.reason), None
         first = next((one.name for one in kernels() if one.fits(site) and one.wanted(site)), "")
-        if first != MATRIX_UNITS:
+        if first not in (MATRIX_UNITS, SPLIT_UNITS):
             return forbid("product-unfit", words=f"{first or 'no kernel'} is wanted"), None
-        edit.set_attribute(whole, "backend_config", written_name(whole, MATRIX_UNITS))
+        self.kernels[cluster] = first
+        edit.set_attribute(whole, "backend_config", written_name(whole, first))
         fused = self._ns(whole)
         wanted = advised.wanted or self.options.always
         most = sum(self._ns(one) for one in (*cluster.absorbed, *cluster.members) if is_kernel(one))

@@ -109,6 +109,26 @@ def test_sizes_around_tiles(kinds: tuple[str, str, str]) -> None:
     check(module_of([matrix_dot(kinds, *size) for size in SIZES]), SMALL, fast=kinds[2] == "f32")
 
 
+@pytest.mark.parametrize("split", [2, 7])
+@pytest.mark.parametrize(
+    "kinds", [("bf16", "bf16", "f32"), ("f16", "f16", "f16"), ("s8", "s8", "s32")]
+)
+def test_parts_of_the_contracted_axis(kinds: tuple[str, str, str], split: int) -> None:
+    """Also such as have no elements, and the last one, which is shorter."""
+    sizes = [(17, 640, 129), (1, 1000, 1), (64, 129, 17), (16, 64, 24)]
+    text = module_of([matrix_dot(kinds, *size) for size in sizes])
+    check_kernel(text, "dot-mma-split-k", {**SMALL, "split": split}, everywhere=False)
+
+
+def test_parts_with_what_is_around_them() -> None:
+    """Operands are computed for a part, what follows is computed of the sum of all."""
+    check_kernel(FUSED, "dot-mma-split-k", {**SMALL, "split": 2}, everywhere=False)
+    for algorithm in ROUNDED_TO[:2]:
+        dots = [matrix_dot(F32, 17, 129, 40), random_dot(9, F32, 24), random_dot(11, F32, 24)]
+        text = of_algorithm(dots, algorithm)
+        check_kernel(text, "dot-mma-split-k", {**SMALL, "split": 3}, everywhere=False)
+
+
 @pytest.mark.parametrize("first", range(0, 16, 8))
 def test_any_dimension_numbers(first: int) -> None:
     """Batch, contracted and free dimensions stand in any order on both sides."""

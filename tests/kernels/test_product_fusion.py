@@ -13,6 +13,7 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.fusion.history import FusionPlan
 from hloopt.ir import Instruction, Module
+from hloopt.kernels.costs import kernel_costs
 from hloopt.kernels.product_fusion import ProductFusion
 from hloopt.runtime.inputs import generate
 from hloopt.targets import find_gpu
@@ -48,7 +49,7 @@ def fused(text: str, **options: object) -> tuple[Module, Module, FusionPlan]:
 
 
 def products(module: Module) -> list[Instruction]:
-    return [one for one in module.entry if custom_name(one) == "dot-mma"]
+    return [one for one in module.entry if custom_name(one).startswith("dot-mma")]
 
 
 def assert_equal(before: Module, after: Module, seed: int = 0) -> None:
@@ -92,6 +93,36 @@ def test_it_is_made_where_it_takes_less_time(target: str) -> None:
     assert found.seconds * 1e6 == pytest.approx(comparison.fused_us)
     assert comparison.fused_us < comparison.unfused_us
     assert len(list(before.entry)) > len(list(after.entry))
+
+
+@pytest.mark.parametrize("precision", ["", "dot_tf32_tf32_f32", "dot_bf16_bf16_f32_x3"])
+def test_a_long_contracted_axis_of_few_results_is_cut(precision: str) -> None:
+    """Sums of parts, then the activation: two launches where a block alone would read all of k."""
+    algorithm = f", algorithm={precision}" if precision else ""
+    kind = "f32" if precision else "bf16"
+    text = f"""HloModule deep
+
+ENTRY main {{
+  x = {kind}[32,16384] parameter(0)
+  w = {kind}[16384,64] parameter(1)
+  b = f32[64] parameter(2)
+  p = f32[32,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{algorithm}
+  bias = f32[32,64] broadcast(b), dimensions={{1}}
+  s = f32[32,64] add(p, bias)
+  ROOT y = f32[32,64] tanh(s)
+}}
+"""
+    _, after, _ = fused(text)
+    (fusion,) = products(after)
+    assert custom_name(fusion) == "dot-mma-split-k"
+    (row,) = kernel_costs(after, Predictor(model_for("xla-2026", find_gpu("h200"))))
+    assert row.steps == 2
+    _, whole, _ = fused(text.replace("16384", "256"), always=True)
+    assert custom_name(products(whole)[0]) == "dot-mma"
+    selected = hloopt.select_kernels(after, pipeline="O0")
+    assert [choice.kernel for choice in selected.rows if choice.opcode == "fusion"] == [
+        "dot-mma-split-k"
+    ]
 
 
 LARGE = """HloModule large

@@ -42,7 +42,8 @@ class Operation:
 
     shapes    of arguments of the type that is examined; ``others`` are further ones, whatever the type
     kernels   the least, forward and backward; backward 0 where there is none
-    flops     of products, forward; the backward pass has twice that and, with ``again``, the forward's again
+    flops     of products, forward; the backward pass has twice that, and ``again`` of the forward's, which its
+              program computes before
     kept      elements of the type that are written by one of these kernels and read by another
     by        the arguments whose gradients are asked for
     loss      whether the result is a number whose gradient is meant
@@ -55,6 +56,7 @@ class Operation:
     others: tuple[Any, ...] = ()
     kernels: tuple[int, int] = (1, 1)
     flops: float = 0.0
+    again: float = 0.0
     kept: tuple[int, int] = (0, 0)
     by: tuple[int, ...] = (0,)
     loss: bool = False
@@ -157,6 +159,7 @@ def _cross_entropy_one_hot(x: Any, labels: Any) -> Any:
     others=LABELS,
     kernels=(3, 4),
     flops=2.0 * TOKENS * WIDTH / 2 * WORDS,
+    again=1.0,
     kept=(0, TOKENS * WORDS),
     by=(0, 1),
     loss=True,
@@ -228,6 +231,7 @@ def _geglu_hand(gate: Any, up: Any) -> Any:
     ((TOKENS, WIDTH), (WIDTH, INNER), (WIDTH, INNER), (INNER, WIDTH)),
     kernels=(2, 5),
     flops=6.0 * TOKENS * WIDTH * INNER,
+    again=2 / 3,
     kept=(TOKENS * INNER, 5 * TOKENS * INNER),
     by=(0, 1, 2, 3),
 )
@@ -251,6 +255,7 @@ HEAD = (BATCH, LENGTH, HEADS, DEPTH)
 _ATTENTION = {
     "kernels": (1, 3),
     "flops": 4.0 * BATCH * HEADS * LENGTH * LENGTH * DEPTH,
+    "again": 1.0,
     "by": (0, 1, 2),
     "kept": (0, BATCH * LENGTH * HEADS * DEPTH),
 }
@@ -277,6 +282,7 @@ _GEMM = ((TOKENS, WIDTH), (WIDTH, 4 * WIDTH), (4 * WIDTH,))
     _GEMM,
     kernels=(1, 4),
     flops=2.0 * TOKENS * WIDTH * 4 * WIDTH,
+    again=1.0,
     kept=(0, 4 * TOKENS * WIDTH),
     by=(0, 1, 2),
 )
@@ -391,8 +397,7 @@ def write(name: str, dtype: Any, folder: Path) -> None:
     results = jax.tree.leaves(jax.eval_shape(function, *given))
     ends = sum(math.prod(x.shape) * x.dtype.itemsize for x in (*jax.tree.leaves(given), *results))
     kept = 2 * operation.kept[backward] * jnp.dtype(dtype).itemsize
-    flops = operation.flops * ((3 if "attention" in name else 2) if backward else 1)
-    flops += operation.flops * (backward and "linear_cross" in name)
+    flops = operation.flops * (2 + operation.again if backward else 1)
     if not backward:
         ends -= operation.unread * jnp.dtype(dtype).itemsize
     facts = {"kernels": operation.kernels[backward], "bytes": ends + kept, "flops": flops}

@@ -31,11 +31,15 @@ _WARP = 32
 
 
 def emit(f: FunctionWriter) -> None:
-    """The one launch."""
+    """The one launch, or both of a contracted axis that is cut into parts."""
     product = product_of(f.region)
     contraction = oriented(product, f.region)
     tiling = matrix_tiling_of(f.region, contraction, f.tile, f.spec.kernel)
-    _Product(f, product, contraction, tiling).emit()
+    writer = _Product(f, product, contraction, tiling)
+    if f.launch.function == "_sum":
+        writer.emit_sum(tiling.split)
+    else:
+        writer.emit()
 
 
 @dataclass
@@ -65,11 +69,12 @@ class _Product(ProductWriter):
         """Which tile this block has, and where in it this warp and this lane are."""
         f, tiling, e = self.f, self.tiling, self.f.elements
         batch, group = self.contraction.size("b"), tiling.group
-        b, outer, block_n, inner = delinearize(
-            f.block(), (batch, tiling.blocks_m // group, tiling.blocks_n, group)
+        b, part, outer, block_n, inner = delinearize(
+            f.block(), (batch, tiling.split, tiling.blocks_m // group, tiling.blocks_n, group)
         )
         block_m = outer * group + inner
         self.counts["b"] = e.symbol(b, "b", 0, batch - 1)
+        self.part = e.symbol(part, "part", 0, tiling.split - 1)
         self.first["m"] = e.symbol(
             block_m * tiling.m, "first_m", 0, (tiling.blocks_m - 1) * tiling.m
         )
@@ -95,7 +100,7 @@ class _Product(ProductWriter):
         for early in range(ahead):
             if early < tiling.steps:
                 for load in loads:
-                    self._fill(load, Index(early))
+                    self._fill(load, early)
             if copies:
                 f.scope.add(Commit())
         with e.counting(0, tiling.steps, "step") as step:
@@ -114,9 +119,9 @@ class _Product(ProductWriter):
             with guarded(f, following, tiling.steps) as inside:
                 for load in loads:
                     if load.is_copied:
-                        load.copy(stage, inside)
+                        load.copy(stage, self._step(inside))
                     else:
-                        load.compute(inside)
+                        load.compute(self._step(inside))
             if copies:
                 e.scope.add(Commit())
             self._multiply(loads, own, sums)
@@ -126,12 +131,17 @@ class _Product(ProductWriter):
                         if not load.is_copied:
                             load.write(stage)
 
-    def _fill(self, load: TileLoad, stage: Index) -> None:
+    def _step(self, own: Index) -> Index:
+        """The number of a step of this block's part among those of the whole contracted axis."""
+        return own + self.part * self.tiling.steps
+
+    def _fill(self, load: TileLoad, early: int) -> None:
+        step = self._step(Index(early))
         if load.is_copied:
-            load.copy(stage, stage)
+            load.copy(Index(early), step)
             return
-        load.compute(stage)
-        load.write(stage)
+        load.compute(step)
+        load.write(Index(early))
 
     def _multiply(self, loads: list[TileLoad], stage: Index, sums: Array) -> None:
         """The products of one stage."""
@@ -264,7 +274,7 @@ class _Product(ProductWriter):
                         if tiling.step.sum is not self.kind:
                             total = Cast(self.kind, total)
                         values.append(total)
-                    self.store(places, values)
+                    self.finish(places, values, self.part)
 
     @contextmanager
     def _inside(self, group: AxisGroup, index: Index, run: int = 1) -> Iterator[None]:
@@ -284,4 +294,4 @@ def _part(load: TileLoad, number: P) -> tuple[P, P]:
     return (number % 2, number // 2) if load.free == "m" else (number // 2, number % 2)
 
 
-EMITTERS = {"dot-mma": emit}
+EMITTERS = {"dot-mma": emit, "dot-mma-split-k": emit}

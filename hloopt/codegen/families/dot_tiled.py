@@ -14,9 +14,8 @@ from functools import partial
 from typing import TypeAlias
 
 from hloopt.analysis.contraction import AxisGroup, Side
-from hloopt.analysis.index import Index, Indices, delinearize, linearize, narrowed
-from hloopt.codegen.families.dot_values import ProductWriter, store_run
-from hloopt.codegen.families.loop import bounded
+from hloopt.analysis.index import Index, Indices, delinearize, narrowed
+from hloopt.codegen.families.dot_values import ProductWriter
 from hloopt.codegen.families.sweeping import guarded
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
@@ -38,7 +37,7 @@ def emit_tiles(f: FunctionWriter) -> None:
     tiling = tiling_of(contraction, f.tile, f.spec.kernel)
     tiles = _Tiles(f, product, contraction, tiling)
     if f.launch.function == "_sum":
-        tiles.emit_sum()
+        tiles.emit_sum(tiling.split)
     else:
         tiles.emit()
 
@@ -47,18 +46,6 @@ def emit_tiles(f: FunctionWriter) -> None:
 class _Tiles(ProductWriter):
     tiling: Tiling
     counts: dict[AxisGroup, Index] = field(default_factory=dict)
-
-    def emit_sum(self) -> None:
-        """A thread for each result: the sum of its parts, in their order."""
-        f, e, elements = self.f, self.f.elements, self.contraction.hero_elements
-        thread = bounded(f, f.global_thread("i"), elements)
-        partial = f.scratch(0).memory
-        total = f.scope.variable(self.kind, "total", partial[thread])
-        if self.tiling.split > 1:
-            with e.counting(0, self.tiling.split - 1, "part") as part:
-                other = partial[thread + (part + 1) * elements]
-                self.add(total, e.scope.declare(self.kind, other, "next"))
-        self.store([delinearize(thread, self.contraction.hero_dims)], [total])
 
     def emit(self) -> None:
         f, tiling = self.f, self.tiling
@@ -179,19 +166,7 @@ class _Tiles(ProductWriter):
                         counts = {**self.counts, "n": self.counts["n"] + lane}
                         places.append(self.result_place(counts))
                         values.append(sums[row, j * run + at + lane])
-                    self._sums(places, values)
-
-    def _sums(self, places: list[Indices], values: Sequence[Expr]) -> None:
-        f = self.f
-        if f.launch.function != "_partial":
-            self.store(places, values)
-            return
-        elements = self.contraction.hero_elements
-        stores = [
-            (linearize(place, self.contraction.hero_dims) + self.part * elements, value)
-            for place, value in zip(places, values, strict=True)
-        ]
-        store_run(f, f.scratch(0), stores)
+                    self.finish(places, values, self.part)
 
     @contextmanager
     def _inside(self, group: AxisGroup, index: Index, run: int = 1) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hloopt.analysis.contraction import AxisGroup, Contraction, Side
-from hloopt.analysis.index import Index, Indices
+from hloopt.analysis.index import Index, Indices, delinearize, linearize
 from hloopt.codegen import position_of
 from hloopt.codegen.families import loop
 from hloopt.codegen.families.dot_finish import finished
@@ -108,6 +108,32 @@ class ProductWriter:
             scope.set(total, either([total, other]))
         else:
             scope.set(total, other, "+")
+
+    def emit_sum(self, parts: int) -> None:
+        """The launch ``_sum``, a thread for each result: the sum of its parts, in their order."""
+        f, e, elements = self.f, self.f.elements, self.contraction.hero_elements
+        thread = loop.bounded(f, f.global_thread("i"), elements)
+        partial = f.scratch(0).memory
+        total = f.scope.variable(self.kind, "total", partial[thread])
+        if parts > 1:
+            with e.counting(0, parts - 1, "part") as part:
+                other = partial[thread + (part + 1) * elements]
+                self.add(total, e.scope.declare(self.kind, other, "next"))
+        self.store([delinearize(thread, self.contraction.hero_dims)], [total])
+
+    def finish(self, places: Sequence[Indices], sums: Sequence[Expr], part: Index) -> None:
+        """As ``store``; in the launch ``_partial`` the sums themselves, of one part of the contracted axis."""
+        f = self.f
+        if f.launch.function != "_partial":
+            self.store(places, sums)
+            return
+        dims, elements = self.contraction.hero_dims, self.contraction.hero_elements
+        begin = part * elements
+        stores = [
+            (linearize(place, dims) + begin, value)
+            for place, value in zip(places, sums, strict=True)
+        ]
+        store_run(f, f.scratch(0), stores)
 
     def store(self, places: Sequence[Indices], sums: Sequence[Expr]) -> None:
         """Store what becomes of sums of the hero, by vectors where the results lie next to each other."""

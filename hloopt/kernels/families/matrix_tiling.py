@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 from typing import Final
 
@@ -86,6 +87,7 @@ class MatrixTiling:
     m, n, k         results of a block, and how much of the contracted axis is in shared memory at once
     warp_m, warp_n  results of a warp
     stages          tiles of each operand in shared memory
+    split, steps    parts of the contracted axis, and tiles along one
     """
 
     factors: MatrixFactors
@@ -98,6 +100,7 @@ class MatrixTiling:
     steps: int
     blocks_m: int
     blocks_n: int
+    split: int = 1
 
     @property
     def warps_n(self) -> int:
@@ -175,7 +178,9 @@ def moved_bytes(site: Site) -> int:
 def tile_seconds(site: Site, contraction: Contraction, factors: MatrixFactors, tile: Tile) -> float:
     """How long a product takes by a tile, without the launch."""
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
-    sizes = (b, m, n, -(-k // tile["k"]) * tile["k"])
+    split = tile.get("split", 1)
+    steps = -(-k // (tile["k"] * split))
+    sizes = (b, m, n, steps * tile["k"] * split)
     shape = TileSizes(
         tile["m"],
         tile["n"],
@@ -188,17 +193,20 @@ def tile_seconds(site: Site, contraction: Contraction, factors: MatrixFactors, t
     sides = (contraction.lhs, contraction.rhs)
     found = [exact_dtype(side.instruction, inside).bits for side in sides]
     copied = found == [8 * factors.bytes] * 2
-    return matrix_unit_time(sizes, shape, factors, moved_bytes(site), site.target, copied=copied)
+    return matrix_unit_time(
+        sizes, shape, factors, moved_bytes(site), site.target, copied=copied, split=split
+    )
 
 
-def default_matrix_tile(site: Site) -> dict[str, int]:
-    """The tile that takes least time; of several the largest."""
+def default_matrix_tile(site: Site, splits: Sequence[int] = ()) -> dict[str, int]:
+    """The tile that takes least time, with one of ``splits`` where there are any; of several the largest."""
     contraction = oriented(product_of(site.region), site.region)
     factors = factors_of(site.region, contraction)
     assert isinstance(factors, MatrixFactors), factors
-    best = min(
-        shapes_of(site, factors), key=lambda tile: tile_seconds(site, contraction, factors, tile)
-    )
+    shapes = shapes_of(site, factors)
+    if splits:
+        shapes = [{**shape, "split": split} for shape in shapes for split in splits]
+    best = min(shapes, key=lambda tile: tile_seconds(site, contraction, factors, tile))
     bits = [shape.dtype.bits for shape in site.region.operands]
     return {**best, "vector": max(1, min(16, CHUNK_BYTES * 8 // max(8, min(bits, default=8))))}
 
@@ -239,9 +247,10 @@ def matrix_tiling_of(
         tile["warp_m"],
         tile["warp_n"],
         tile["stages"],
-        -(-contraction.size("k") // tile["k"]),
+        -(-contraction.size("k") // (tile["k"] * tile.get("split", 1))),
         -(-contraction.size("m") // tile["m"]),
         -(-contraction.size("n") // tile["n"]),
+        tile.get("split", 1),
     )
     if tiling.threads > 1024:
         raise UsageError(
