@@ -15,6 +15,7 @@ assumed after public benchmarks of such kernels, until they are measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -85,6 +86,11 @@ class TileSizes:
         """Of a block."""
         return 32 * (self.rows // self.warp_rows) * (self.columns // self.warp_columns)
 
+    def times(self, rights: int) -> TileSizes:
+        """With as many tiles of right operands side by side, for each block and warp."""
+        columns, warp_columns = self.columns * rights, self.warp_columns * rights
+        return replace(self, columns=columns, warp_columns=warp_columns)
+
 
 _TILES: Final = tuple(TileSizes(*sizes) for sizes in (
     (128, 256, 64, 64, 64, 3), (256, 128, 64, 64, 64, 3), (128, 128, 64, 64, 64, 3), (128, 128, 64, 64, 32, 3),
@@ -94,18 +100,19 @@ _TILES: Final = tuple(TileSizes(*sizes) for sizes in (
 ))  # fmt: skip
 
 
-def tiles_of(target: Target, factors: MatrixFactors) -> list[TileSizes]:
+def tiles_of(target: Target, factors: MatrixFactors, rights: int = 1) -> list[TileSizes]:
     """The tiles that a block of a device has room for, those with most results first.
 
-    Factors of several terms take a register for each: there is none left beside a warp's 64 by 64 sums.
+    Factors of several terms take a register for each: there is none left beside a warp's 64 by 64 sums.  Each
+    of ``rights`` operands on the right has sums of its own.
     """
     most = target.shared_per_block_optin
     results = _TERMS_MOST_RESULTS if factors.products > 1 else _MOST_RESULTS
     return [
         tile
         for tile in _TILES
-        if tile.stages * (tile.rows + tile.columns) * tile.depth_bytes <= most
-        and tile.warp_rows * tile.warp_columns <= results
+        if tile.stages * (tile.rows + tile.columns * rights) * tile.depth_bytes <= most
+        and tile.warp_rows * tile.warp_columns * rights <= results
     ]
 
 
@@ -190,8 +197,9 @@ def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
     if isinstance(factors, str):
         return None
     cost = instruction_cost(fusion)
-    sizes = (shape.batch, shape.rows, shape.columns, shape.depth)
-    around = _around(fusion, product)
+    rights = sum(one.opcode == "dot" for one in fusion.calls)
+    sizes = (shape.batch, shape.rows, shape.columns * rights, shape.depth)
+    around = _around(fusion)
     copied = not (around["lhs"] or around["rhs"])
     lanes = target.clock_ghz * 2e9 * target.cores * target.fpus_per_core
 
@@ -200,11 +208,12 @@ def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
         tile, split = made
         across, down = ceil(shape.columns / tile.columns), ceil(shape.rows / tile.rows)
         work = around["lhs"] * across + around["rhs"] * down + around["behind"]
-        units = matrix_unit_time(sizes, tile, factors, 0, target, copied=copied, split=split)
+        both = tile.times(rights)
+        units = matrix_unit_time(sizes, both, factors, 0, target, copied=copied, split=split)
         return units + work / lanes
 
     splits = SPLITS if name == SPLIT_UNITS else (1,)
-    made = [(tile, split) for tile in tiles_of(target, factors) for split in splits]
+    made = [(tile, split) for tile in tiles_of(target, factors, rights) for split in splits]
     if not made:
         return None
     best, split = min(made, key=seconds)
@@ -225,12 +234,12 @@ def matrix_unit_run_time(fusion: Instruction, target: Target) -> RunTime | None:
     )
 
 
-def _around(fusion: Instruction, product: Instruction) -> Mapping[str, float]:
-    """Flops of what is computed of each operand of the product, and behind it."""
+def _around(fusion: Instruction) -> Mapping[str, float]:
+    """Flops of what is computed of each operand of the products, and behind them."""
     found = {"lhs": 0.0, "rhs": 0.0, "behind": 0.0}
     places: dict[Instruction, str] = {}
     for one in reversed(list(fusion.calls)):
-        if one is product:
+        if one.opcode == "dot":
             places.update(zip(one.operands[:2], ("lhs", "rhs"), strict=True))
             continue
         place = places.get(one, "behind")

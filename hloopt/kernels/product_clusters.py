@@ -1,13 +1,13 @@
 """What one kernel can compute with a matrix product: what its operands are computed from, and what follows it.
 
-A *cluster* has one dot.  Behind it stands what is computed element by element of it, and what only moves its
-elements, up to what else reads it.  In front of it, and beside what is behind, stands what
-nothing else reads and any thread computes quickly, and what is cheap wherever it is read.
+A *cluster* has one dot, or two of one left side.  Behind them stands what is computed element by element of
+them, and what only moves their elements, up to what else reads it.  In front of them, and beside what is behind
+them, stands what nothing else reads and any thread computes quickly, and what is cheap wherever it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final
@@ -16,6 +16,7 @@ from hloopt.analysis.cost import instruction_cost
 from hloopt.analysis.elementwise import is_elementwise, tells_apart
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, walk
+from hloopt.kernels.families.dot_region import twin_dots
 from hloopt.ops.traits import CONTRACTING, PLUMBING, REARRANGING
 from hloopt.types import ArrayShape
 
@@ -30,7 +31,7 @@ _MOST_LOOKED_AT: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class ProductCluster:
-    """What one kernel computes; see ``KernelCluster``.  ``dot`` is among the members."""
+    """What one kernel computes; see ``KernelCluster``.  ``dot`` is the first member."""
 
     dot: Instruction
     absorbed: tuple[Instruction, ...]
@@ -44,22 +45,46 @@ class ProductCluster:
 
 
 def product_clusters(
-    dot: Instruction, places: Mapping[Instruction, int]
+    dot: Instruction, places: Mapping[Instruction, int], beside: Sequence[Instruction] = ()
 ) -> Iterator[ProductCluster]:
     """The clusters of a dot that may gain: with all that fits, with what follows it only, without that.
 
     What follows is left out where others read something in the middle, or where what reads its end could
-    compute it: fusion makes that one kernel anyway.  ``places`` are those of a topological order.
+    compute it: fusion makes that one kernel anyway.  Where one of the dots ``beside``, which come later,
+    multiplies the same left side, and what follows reads both, they may be one cluster.  ``places`` are those
+    of a topological order.
     """
-    behind = _behind(dot, places)
+    behind = _behind([dot], places)
+    forms = [(behind, True), (behind, False), ([dot], True)]
+    for twin in beside:
+        if twin.users and twin_dots(dot, twin) and not _reaches(dot, twin):
+            both = _behind([dot, twin], places)
+            if places[both[-1]] > places[twin]:  # so that all it reads comes before its end
+                forms += [(both, True), (both, False)]
     seen: set[tuple[Instruction, ...]] = set()
-    for members, before in ((behind, True), (behind, False), ([dot], True)):
-        cluster = _cluster(dot, members, places, before=before)
+    for members, before in forms:
+        cluster = _cluster(members, places, before=before)
         every = (*cluster.absorbed, *cluster.members)
         is_new = len(every) > 1 and every not in seen
         seen.add(every)
         if is_new and (len(members) == 1 or _ends_alone(cluster)) and not _leaves_work(cluster):
             yield cluster
+
+
+def _reaches(dot: Instruction, other: Instruction) -> bool:
+    """Whether a dot is computed from another, waits for something, or that would take long to tell."""
+    if other.has_control_edges:
+        return True
+    seen: set[Instruction] = set()
+    pending = list(other.operands)
+    while pending:
+        one = pending.pop()
+        if one is dot or len(seen) > _MOST_LOOKED_AT:
+            return True
+        if one not in seen:
+            seen.add(one)
+            pending += one.operands
+    return False
 
 
 def _ends_alone(cluster: ProductCluster) -> bool:
@@ -81,12 +106,12 @@ def _leaves_work(cluster: ProductCluster) -> bool:
     )
 
 
-def _behind(dot: Instruction, places: Mapping[Instruction, int]) -> list[Instruction]:
-    """The dot and what follows it in topological order, up to the first reader that cannot.
+def _behind(dots: list[Instruction], places: Mapping[Instruction, int]) -> list[Instruction]:
+    """The dots and what follows them in topological order, up to the first reader that cannot.
 
-    So nothing that they read is computed from the dot elsewhere, and all other readers come behind them.
+    So nothing that they read is computed from the dots elsewhere, and all other readers come behind them.
     """
-    members, inside = [dot], {dot}
+    dot, members, inside = dots[0], list(dots), set(dots)
     number = count()
     pending: list[tuple[int, int, Instruction]] = []
 
@@ -94,7 +119,8 @@ def _behind(dot: Instruction, places: Mapping[Instruction, int]) -> list[Instruc
         for user in one.users:
             heappush(pending, (places[user], next(number), user))
 
-    follow(dot)
+    for one in dots:
+        follow(one)
     while pending and len(members) < _MOST_LOOKED_AT:
         one = heappop(pending)[2]
         if one in inside or not (one.users or one.is_root):
@@ -123,7 +149,6 @@ def _may_join(one: Instruction) -> bool:
 
 
 def _cluster(
-    dot: Instruction,
     members: list[Instruction],
     places: Mapping[Instruction, int],
     *,
@@ -142,14 +167,15 @@ def _cluster(
                 absorbed.add(one)
                 pending += one.operands
 
-    absorb([part for one in members if one is not dot for part in one.operands], often=False)
+    dots = [one for one in members if one.opcode == "dot"]
+    absorb([part for one in members if one not in dots for part in one.operands], often=False)
     if before:
-        absorb(list(dot.operands), often=True)
+        absorb([part for one in dots for part in one.operands], often=True)
     results = tuple(
         one for one in members if one.is_root or any(user not in inside for user in one.users)
     )
     order = sorted(absorbed, key=places.__getitem__)
-    return ProductCluster(dot, tuple(order), tuple(members), results)
+    return ProductCluster(dots[0], tuple(order), tuple(members), results)
 
 
 def _is_cheap(one: Instruction) -> bool:

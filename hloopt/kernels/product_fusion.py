@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
@@ -26,6 +27,7 @@ from hloopt.kernels.registry import find_kernel, kernels
 __all__ = ["ProductFusion"]
 
 _NAME: Final = "product_fusion"
+_MOST_BESIDE: Final = 4  # dots of one left side that are looked at beside each
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,10 @@ class ProductFusion(ClusterFusion):
 
     A library's product ends where the product does: what follows reads it from memory and writes it again, and
     operands that are computed (weights of bytes with their scales, masks) are written for it.  Here they are
-    part of one kernel where that takes less time than the library's product and the kernels around it: mostly
-    where memory is what a product waits for, few rows times large weights, and on devices whose units reach
-    their rate by such instructions.  What others read in its middle, or could compute of its end, is left to
+    part of one kernel where that takes less time than the library's product and the kernels around it; so are
+    two products of one left side, as gated layers have them, with what reads both.  That is mostly where memory
+    is what a product waits for, few rows times large weights, and on devices whose units reach their rate by
+    such instructions.  What others read in its middle, or could compute of its end, is left to
     the strategies that follow.
     """
 
@@ -74,17 +77,28 @@ class _Rewriter:
         if not dots:
             return False
         places = {one: place for place, one in enumerate(walk.post_order(computation))}
-        made = [self.visit(dot, places) for dot in sorted(dots, key=places.__getitem__)]
+        dots.sort(key=places.__getitem__)
+        groups: defaultdict[Instruction, list[Instruction]] = defaultdict(list)
+        for dot in dots:
+            groups[dot.operands[0]].append(dot)
+        beside = {
+            dot: group[at + 1 : at + 1 + _MOST_BESIDE]
+            for group in groups.values()
+            for at, dot in enumerate(group)
+        }
+        made = [self.visit(dot, places, beside[dot]) for dot in dots]
         return any(made)
 
-    def visit(self, dot: Instruction, places: dict[Instruction, int]) -> bool:
+    def visit(
+        self, dot: Instruction, places: dict[Instruction, int], beside: Sequence[Instruction]
+    ) -> bool:
         """Decide about one dot, and fuse what gains most; whether that was done."""
         is_read = bool(dot.users) or dot.is_root
         if not is_read or dot.has_control_edges or dot.shape.is_dynamic:
             return False
         best: tuple[ProductCluster, Comparison] | None = None
         last: tuple[ProductCluster, Decision] | None = None
-        for cluster in product_clusters(dot, places):
+        for cluster in product_clusters(dot, places, beside):
             decision, comparison = self._decide(cluster)
             if not decision or comparison is None:
                 last = last or (cluster, decision)

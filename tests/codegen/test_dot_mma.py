@@ -68,7 +68,7 @@ def of_algorithm(dots: Sequence[Dot], algorithm: str) -> str:
 def test_f32_by_the_algorithm_that_it_names(algorithm: str) -> None:
     """Rounded, or cut into terms, where that was allowed: ragged sizes, and k along any dimension."""
     ragged = [matrix_dot(F32, *size) for size in SIZES]
-    drawn = [random_dot(number, F32, 24) for number in range(6)]
+    drawn = [random_dot(number, F32, 24) for number in range(3)]
     text = check(of_algorithm([*ragged, *drawn], algorithm), SMALL)
     assert ("nearest_tf32(" in text) is (algorithm == "dot_tf32_tf32_f32")
     assert ("lower_pair(" in text) is (algorithm == "dot_bf16_bf16_f32_x3")
@@ -257,6 +257,76 @@ def test_prologue_and_epilogue() -> None:
     text = check(FUSED, SMALL)
     assert text.count("multiply_m16n8k16_bf16(") == 2  # its definition, and one call
     assert "copy_async<16>(" not in text
+
+
+GATED = """HloModule gated
+
+f {
+  x = bf16[%(m)d,%(k)d] parameter(0)
+  g = bf16[%(k)d,%(n)d] parameter(1)
+  u = s8[%(n)d,%(k)d] parameter(2)
+  b = f32[%(n)d] parameter(3)
+  turned = s8[%(k)d,%(n)d] transpose(u), dimensions={1,0}
+  up = bf16[%(k)d,%(n)d] convert(turned)
+  gate = f32[%(m)d,%(n)d] dot(x, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  value = f32[%(m)d,%(n)d] dot(x, up), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  bias = f32[%(m)d,%(n)d] broadcast(b), dimensions={1}
+  total = f32[%(m)d,%(n)d] add(gate, bias)
+  share = f32[%(m)d,%(n)d] logistic(total)
+  active = f32[%(m)d,%(n)d] multiply(total, share)
+  both = f32[%(m)d,%(n)d] multiply(active, value)
+  narrow = bf16[%(m)d,%(n)d] convert(both)
+  ROOT results = (bf16[%(m)d,%(n)d], f32[%(m)d,%(n)d]) tuple(narrow, value)
+}
+
+ENTRY main {
+  x = bf16[%(m)d,%(k)d] parameter(0)
+  g = bf16[%(k)d,%(n)d] parameter(1)
+  u = s8[%(n)d,%(k)d] parameter(2)
+  b = f32[%(n)d] parameter(3)
+  ROOT y = (bf16[%(m)d,%(n)d], f32[%(m)d,%(n)d]) fusion(x, g, u, b), kind=kCustom, calls=f
+}
+"""
+
+
+def gated(m: int, k: int, n: int, algorithm: str = "") -> str:
+    """Two products of one left side; of an algorithm all are f32."""
+    text = GATED % {"m": m, "k": k, "n": n}
+    if algorithm:
+        text = text.replace("bf16[", "f32[").replace("s8[", "f32[").replace("convert(", "copy(")
+        text = text.replace("dims={0}\n", f"dims={{0}}, algorithm={algorithm}\n")
+    return text
+
+
+@pytest.mark.parametrize("algorithm", ["", *ROUNDED_TO])
+@pytest.mark.parametrize("size", [(1, 17, 1), (17, 64, 129), (64, 129, 17), (40, 200, 72)])
+def test_two_products_of_one_left_side(algorithm: str, size: tuple[int, int, int]) -> None:
+    """Their right sides in other orders and types, a result of both and one of the second alone."""
+    text = check_kernel(
+        gated(*size, algorithm), "dot-mma", SMALL, fast=False, everywhere=False
+    ).text
+    assert text.count("lhs_tile)[") == 1
+    assert text.count("second_tile)[") == 1
+
+
+@pytest.mark.parametrize("algorithm", ["", *ROUNDED_TO[:2]])
+def test_tiles_of_two_products_spill_no_registers(algorithm: str) -> None:
+    """Each that may be chosen."""
+    text = gated(1024, 256, 512, algorithm)
+    module = hloopt.parse(text)
+    site = Site(region_of(module.entry.root), TARGET, Limits())
+    factors = factors_of(site.region, contraction_of(site))
+    assert not isinstance(factors, str)
+    for tile in shapes_of(site, factors):
+        compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 4})[2].text, DEVICES)
+
+
+def test_two_products_of_other_left_sides_are_none() -> None:
+    """The reason names what would be."""
+    turned = gated(32, 32, 32).replace("dot(x, up)", "dot(up, x)")
+    module = hloopt.parse(turned)
+    verdict = find_kernel("dot-mma").fits(Site(region_of(module.entry.root), TARGET, Limits()))
+    assert "or two of one left side" in verdict.reason
 
 
 WIDENED = """HloModule widened

@@ -220,3 +220,87 @@ def test_random_graphs_keep_their_bits() -> None:
         made += len(products(after))
         assert_equal(before, after, seed)
     assert made > 20
+
+
+GATED = """HloModule gated
+
+ENTRY main {
+  x = %(t)s[%(m)d,4096] parameter(0)
+  g = %(t)s[4096,11008] parameter(1)
+  u = %(t)s[4096,11008] parameter(2)
+  a = %(t)s[%(m)d,11008] dot(x, g), lhs_contracting_dims={1}, rhs_contracting_dims={0}%(how)s
+  b = %(t)s[%(m)d,11008] dot(x, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}%(how)s
+  s = %(t)s[%(m)d,11008] logistic(a)
+  t = %(t)s[%(m)d,11008] multiply(a, s)
+  ROOT y = %(t)s[%(m)d,11008] multiply(t, b)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "dtype", "algorithm", "fits"),
+    [
+        ("a100", 4096, "bf16", "", True),
+        ("rtx-4090", 4096, "bf16", "", True),
+        ("a100", 4096, "f32", "dot_tf32_tf32_f32", True),
+        ("h200", 16, "bf16", "", True),
+        ("h200", 4096, "bf16", "", False),
+    ],
+)
+def test_two_products_of_one_left_side(
+    target: str, rows: int, dtype: str, algorithm: str, fits: bool
+) -> None:
+    """One kernel reads the left side once, where instructions of that kind reach the rate of the units."""
+    how = f", algorithm={algorithm}" if algorithm else ""
+    _, after, plan = fused(GATED % {"m": rows, "t": dtype, "how": how}, target=target)
+    dots = [sum(one.opcode == "dot" for one in fusion.calls) for fusion in products(after)]
+    assert dots == ([2] if fits else [])
+    assert fits or {one.decision.code for one in plan.refusals} == {"product-slower"}
+
+
+def gated_graph(seed: int) -> str:
+    """Pairs of dots of one left side whose results meet, beside others, in any order of the text."""
+    draw = random.Random(seed)
+    names = [f"p{number}" for number in range(4)]
+    lines: list[str] = []
+
+    def add(kind: str, *operands: str) -> str:
+        name = f"v{len(lines)}"
+        tail = {
+            "dot": ", lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+            "transpose": ", dimensions={1,0}",
+        }.get(kind, "")
+        lines.append(f"  {name} = bf16[32,32] {kind}({', '.join(operands)}){tail}")
+        return name
+
+    for _ in range(draw.randint(1, 4)):
+        left = draw.choice(names)
+        pair = [add("dot", left, draw.choice(names))]
+        if draw.random() < 0.3:
+            names.append(add("dot", pair[0], left))
+        if draw.random() < 0.2:
+            names.append(pair[0])
+        pair.append(add("dot", left, draw.choice([*names, *pair])))
+        for _ in range(draw.randint(0, 4)):
+            at = draw.randrange(2)
+            pair[at] = add(draw.choice(["negate", "tanh", "transpose", "copy"]), pair[at])
+            if draw.random() < 0.15:
+                names.append(pair[at])
+        names.append(add("multiply", *pair))
+    parameters = [f"  p{number} = bf16[32,32] parameter({number})" for number in range(4)]
+    results = sorted({*draw.sample(names[4:], 1), names[-1]})
+    shape = ", ".join(["bf16[32,32]"] * len(results))
+    lines.append(f"  ROOT o = ({shape}) tuple({', '.join(results)})")
+    return "\n".join(["HloModule random", "", "ENTRY main {", *parameters, *lines, "}", ""])
+
+
+def test_random_pairs_keep_their_bits() -> None:
+    """However two products of one left side are read before they meet."""
+    pairs = 0
+    for seed in range(80):
+        before, after, _ = fused(gated_graph(seed), always=True)
+        pairs += sum(
+            sum(one.opcode == "dot" for one in fusion.calls) == 2 for fusion in products(after)
+        )
+        assert_equal(before, after, seed)
+    assert pairs > 15

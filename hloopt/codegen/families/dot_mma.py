@@ -53,13 +53,15 @@ class _Product(ProductWriter):
         f.blocks_per_core = 1
         self._place()
         batch = self.counts["b"]
-        sides = (("lhs", self.contraction.lhs, "m"), ("rhs", self.contraction.rhs, "n"))
+        sides = [("lhs", self.contraction.lhs, "m"), ("rhs", self.contraction.rhs, "n")]
+        if self.product.second is not None:
+            sides.append(("second", self.product.second.rhs, "n"))
         loads = [
             TileLoad(self, tiling, name, side, group, self.first[group], batch)  # type: ignore[arg-type, index]
             for name, side, group in sides
         ]
         shape = (tiling.warp_m // 16, tiling.warp_n // 8, 4)
-        sums = f.scope.array(tiling.step.sum, shape, "sums", [0])
+        sums = [f.scope.array(tiling.step.sum, shape, "sums", [0]) for _ in loads[1:]]
         for load in loads:
             load.declare()
         self._along_k(loads, sums)
@@ -93,7 +95,7 @@ class _Product(ProductWriter):
 
     # ---- the contracted axis ------------------------------------------------------------------------
 
-    def _along_k(self, loads: list[TileLoad], sums: Array) -> None:
+    def _along_k(self, loads: list[TileLoad], sums: list[Array]) -> None:
         """A step a tile: what comes ``stages - 1`` later is begun before its products are made."""
         f, e, tiling = self.f, self.f.elements, self.tiling
         ahead, copies = tiling.stages - 1, any(load.is_copied for load in loads)
@@ -143,27 +145,28 @@ class _Product(ProductWriter):
         load.compute(step)
         load.write(Index(early))
 
-    def _multiply(self, loads: list[TileLoad], stage: Index, sums: Array) -> None:
+    def _multiply(self, loads: list[TileLoad], stage: Index, sums: list[Array]) -> None:
         """The products of one stage."""
         e, tiling = self.f.elements, self.tiling
         tiles_m, tiles_n = tiling.warp_m // 16, tiling.warp_n // 8
         with e.counting(0, tiling.k // tiling.step.k, "deep", type=INT, unroll=0) as deep:
             left = self._fragments(loads[0], stage, deep, tiles_m, "left")
-            right = self._fragments(loads[1], stage, deep, tiles_n, "right")
-            with (
-                e.counting(0, tiles_m, "i", type=INT, unroll=0) as i,
-                e.counting(0, tiles_n, "j", type=INT, unroll=0) as j,
-            ):
-                # Of terms the small products come first; that of two second terms is left out.
-                for first, second in ((1, 0), (0, 1), (0, 0))[-tiling.factors.products :]:
-                    e.scope.add(
-                        MultiplyMatrices(
-                            tiling.step.name,
-                            tuple(sums[i, j, at] for at in range(4)),
-                            tuple(left[first][i, at] for at in range(4)),
-                            tuple(right[second][j, at] for at in range(2)),
+            for load, own in zip(loads[1:], sums, strict=True):
+                right = self._fragments(load, stage, deep, tiles_n, "right")
+                with (
+                    e.counting(0, tiles_m, "i", type=INT, unroll=0) as i,
+                    e.counting(0, tiles_n, "j", type=INT, unroll=0) as j,
+                ):
+                    # Of terms the small products come first; that of two second terms is left out.
+                    for first, second in ((1, 0), (0, 1), (0, 0))[-tiling.factors.products :]:
+                        e.scope.add(
+                            MultiplyMatrices(
+                                tiling.step.name,
+                                tuple(own[i, j, at] for at in range(4)),
+                                tuple(left[first][i, at] for at in range(4)),
+                                tuple(right[second][j, at] for at in range(2)),
+                            )
                         )
-                    )
 
     def _fragments(
         self, load: TileLoad, stage: Index, deep: Index, count: int, name: str
@@ -245,7 +248,7 @@ class _Product(ProductWriter):
 
     # ---- results ------------------------------------------------------------------------------------
 
-    def _store(self, sums: Array) -> None:
+    def _store(self, sums: list[Array]) -> None:
         """Each lane has two neighbours of rows that lie 8 apart."""
         e, tiling = self.f.elements, self.tiling
         last = tiling.blocks_m * tiling.m - 1
@@ -257,7 +260,7 @@ class _Product(ProductWriter):
             with self._inside("m", e.symbol(place, "m", 0, last)):
                 self._store_row(sums, i, half)
 
-    def _store_row(self, sums: Array, i: Index, half: Index) -> None:
+    def _store_row(self, sums: list[Array], i: Index, half: Index) -> None:
         e, tiling = self.f.elements, self.tiling
         last = tiling.blocks_n * tiling.n - 2
         lanes = 1 if self.contraction.size("n") % 2 else 2
@@ -266,15 +269,17 @@ class _Product(ProductWriter):
             first = e.symbol(place, "n", 0, last)
             for at in range(0, 2, lanes):
                 with self._inside("n", first + at, lanes):
-                    places, values = [], []
-                    for lane in range(lanes):
-                        counts = {**self.counts, "n": self.counts["n"] + lane}
-                        places.append(self.result_place(counts))
-                        total: Expr = sums[i, j, half * 2 + at + lane]
-                        if tiling.step.sum is not self.kind:
-                            total = Cast(self.kind, total)
-                        values.append(total)
-                    self.finish(places, values, self.part)
+                    counts = [{**self.counts, "n": self.counts["n"] + at} for at in range(lanes)]
+                    first_sums, *others = (
+                        [self._total(one[i, j, half * 2 + at + lane]) for lane in range(lanes)]
+                        for one in sums
+                    )
+                    places = [self.result_place(one) for one in counts]
+                    self.finish(places, first_sums, self.part, *others)
+
+    def _total(self, sum_: Element) -> Expr:
+        """A sum in the type that sums have elsewhere."""
+        return sum_ if self.tiling.step.sum is self.kind else Cast(self.kind, sum_)
 
     @contextmanager
     def _inside(self, group: AxisGroup, index: Index, run: int = 1) -> Iterator[None]:

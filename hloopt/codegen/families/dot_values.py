@@ -14,6 +14,7 @@ from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.scalars.forms import parts
 from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.dataclass import dataclass
+from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Element, Expr, Member, Var, both, either
 from hloopt.kernel_ir.types import Type
 from hloopt.kernels.families.dot_region import ProductRegion
@@ -121,11 +122,17 @@ class ProductWriter:
                 self.add(total, e.scope.declare(self.kind, other, "next"))
         self.store([delinearize(thread, self.contraction.hero_dims)], [total])
 
-    def finish(self, places: Sequence[Indices], sums: Sequence[Expr], part: Index) -> None:
+    def finish(
+        self,
+        places: Sequence[Indices],
+        sums: Sequence[Expr],
+        part: Index,
+        others: Sequence[Expr] = (),
+    ) -> None:
         """As ``store``; in the launch ``_partial`` the sums themselves, of one part of the contracted axis."""
         f = self.f
         if f.launch.function != "_partial":
-            self.store(places, sums)
+            self.store(places, sums, others)
             return
         dims, elements = self.contraction.hero_dims, self.contraction.hero_elements
         begin = part * elements
@@ -135,9 +142,18 @@ class ProductWriter:
         ]
         store_run(f, f.scratch(0), stores)
 
-    def store(self, places: Sequence[Indices], sums: Sequence[Expr]) -> None:
-        """Store what becomes of sums of the hero, by vectors where the results lie next to each other."""
+    def store(
+        self, places: Sequence[Indices], sums: Sequence[Expr], others: Sequence[Expr] = ()
+    ) -> None:
+        """Store what becomes of sums of the hero, by vectors where the results lie next to each other.
+
+        ``others`` are those of the second product, where there is one.
+        """
         values: list[list[tuple[Index, Expr]]] = [[] for _ in self.product.routes]
+        if self.product.second is not None:
+            hero = self.product.second.hero
+            for place, total in zip(places, others, strict=True):
+                self._remember(hero, place, total)
         for place, total in zip(places, sums, strict=True):
             for number, stored in enumerate(self._finished(place, total)):
                 values[number].append(stored)
@@ -151,13 +167,18 @@ class ProductWriter:
         if hero.opcode == "custom-call":
             at = position_of(place, f.region.results[0].shape)
             return [(at, one) for one in finished(f, contraction, place, total)]
-        value = e.scope.declare(f.uses.type(hero.array.dtype), self._rounded(total), hero.name)
-        e.remember(hero, place, 0, value)
+        self._remember(hero, place, total)
         found = []
         for result, route in zip(f.region.results, self.product.routes, strict=True):
             index = moved(place, route)
             found.append((position_of(index, result.shape), e.value(result.instruction, index)))
         return found
+
+    def _remember(self, hero: Instruction, place: Indices, total: Expr) -> None:
+        """Name an element of a product, for what reads it."""
+        f, e = self.f, self.f.elements
+        value = e.scope.declare(f.uses.type(hero.array.dtype), self._rounded(total), hero.name)
+        e.remember(hero, place, 0, value)
 
     def _rounded(self, total: Expr) -> Expr:
         """A sum as an element of the result: rounded to the type of the products first."""

@@ -10,7 +10,7 @@ from hloopt.analysis.matrix_factors import MatrixFactors
 from hloopt.cost_models.matrix_units import MATRIX_UNITS, SPLIT_UNITS, SPLITS
 from hloopt.errors import UsageError
 from hloopt.kernel_ir.matrix_steps import MATRIX_STEPS
-from hloopt.kernels.families.dot_region import dot_of
+from hloopt.kernels.families.dot_region import dots_of
 from hloopt.kernels.families.dot_tiled import SUM_THREADS, described, result_numbers
 from hloopt.kernels.families.dot_tiling import contraction_of
 from hloopt.kernels.families.loop import operands_read
@@ -18,6 +18,7 @@ from hloopt.kernels.families.matrix_tiling import (
     default_matrix_tile,
     factors_of,
     matrix_tiling_of,
+    rights_of,
     shapes_of,
     tile_seconds,
 )
@@ -40,9 +41,11 @@ _MOST_PARTIAL = 2**31 - 2**22
 
 
 def _fits(site: Site) -> Verdict:
-    if problem := dot_of.problem(site.region):
+    if problem := dots_of.problem(site.region):
         return NO(problem)
-    contraction = contraction_of(site)
+    contraction, product = contraction_of(site), dots_of(site.region)
+    if product.second is not None and contraction is not product.contraction:
+        return NO(f"results of {product.contraction.hero.name} and its twin are transposed")
     factors = factors_of(site.region, contraction)
     if isinstance(factors, str):
         return NO(factors)
@@ -84,13 +87,17 @@ def _fits_split(site: Site) -> Verdict:
         return found
     if not _splits(site):
         contraction = contraction_of(site)
-        return NO(f"k={contraction.size('k')} is not cut into parts, or they have too many sums")
+        return NO(
+            f"k={contraction.size('k')} is not cut, of two products at once, or for too many sums"
+        )
     return found
 
 
 def _splits(site: Site) -> tuple[int, ...]:
     """Into how many parts the contracted axis can be cut."""
     contraction = contraction_of(site)
+    if rights_of(site.region) > 1:
+        return ()
     most = min(contraction.size("k") // 2, _MOST_PARTIAL // contraction.hero_elements)
     return tuple(split for split in SPLITS if split <= most)
 

@@ -6,7 +6,7 @@ one place: elementwise ops, transposes, reshapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from hloopt.analysis.contraction import Contraction, of_dot, of_scaled_dot
 from hloopt.analysis.contraction_calls import call_finish, call_problem, is_product_call, of_call
@@ -17,8 +17,17 @@ from hloopt.ir import Instruction
 from hloopt.ir.walk import called_computations
 from hloopt.kernels.kernel import Recognizer, elemental_problem
 from hloopt.ops.traits import REARRANGING
+from hloopt.types import DotDims
 
-__all__ = ["HEROES", "ProductRegion", "convolution_of", "dot_of", "product_of"]
+__all__ = [
+    "HEROES",
+    "ProductRegion",
+    "convolution_of",
+    "dot_of",
+    "dots_of",
+    "product_of",
+    "twin_dots",
+]
 
 HEROES = frozenset({"dot", "convolution"})
 _MOVES = REARRANGING - {"slice"}
@@ -30,10 +39,12 @@ class ProductRegion:
 
     contraction  what is multiplied
     routes       for each result leaf the ops that move the hero's elements on their way there, in order
+    second       another product of the same left side, of which results are made, too: element by element
     """
 
     contraction: Contraction
     routes: tuple[tuple[Instruction, ...], ...]
+    second: Contraction | None = None
 
 
 @Recognizer
@@ -51,17 +62,20 @@ def product_of(region: Region) -> ProductRegion | str:
     if not region.is_fusion and region.instruction.opcode not in HEROES:
         return f"{region.instruction.name} is not a dot or convolution"
     heroes = [inner for inner in _all(region) if inner.opcode in HEROES]
-    if len(heroes) != 1:
-        return f"there are {len(heroes)} dots and convolutions instead of one"
+    if len(heroes) != 1 and not _are_alike(heroes):
+        return (
+            f"there are {len(heroes)} dots and convolutions instead of one, or two of one left side"
+        )
     problem = elemental_problem(region)
     if problem:
         return problem
-    hero = heroes[0]
-    if hero not in region.body:
-        return f"{hero.name} stands in a computation that is called"
-    if len(hero.operands) != 2 or "sparsity_config" in hero.attributes:
-        return f"{hero.name} is sparse"
-    routes = _routes(region, hero)
+    hero, *others = heroes = [one for one in region.body if one in heroes]
+    for one in heroes:
+        if one not in region.body:
+            return f"{one.name} stands in a computation that is called"
+        if len(one.operands) != 2 or "sparsity_config" in one.attributes:
+            return f"{one.name} is sparse"
+    routes = _routes(region, heroes)
     if isinstance(routes, str):
         return routes
     found: list[tuple[Instruction, ...]] = []
@@ -73,16 +87,26 @@ def product_of(region: Region) -> ProductRegion | str:
             return f"elements of {result.instruction.name} share bytes"
         found.append(route)
     contraction = of_dot(hero) if hero.opcode == "dot" else of_convolution(hero)
-    return _problem(contraction) or ProductRegion(contraction, tuple(found))
+    second = next(map(of_dot, others), None)
+    return _problem(contraction) or ProductRegion(contraction, tuple(found), second)
 
 
 @Recognizer
-def dot_of(region: Region) -> ProductRegion | str:
-    """The product of a region where it is a dot, or a call of cuBLAS, or why it is not."""
+def dots_of(region: Region) -> ProductRegion | str:
+    """The product of a region where it is a dot, or two of one left side, or why it is not."""
     product = product_of.find(region)
     if isinstance(product, str) or product.contraction.is_dot:
         return product
     return f"{product.contraction.hero.name} is a convolution"
+
+
+@Recognizer
+def dot_of(region: Region) -> ProductRegion | str:
+    """The product of a region where it is one dot, or a call of cuBLAS, or why it is not."""
+    product = dots_of.find(region)
+    if isinstance(product, str) or product.second is None:
+        return product
+    return "there are 2 dots and convolutions instead of one"
 
 
 @Recognizer
@@ -115,14 +139,40 @@ def _all(region: Region) -> Iterator[Instruction]:
             pending.extend(computation)
 
 
+def _are_alike(heroes: Sequence[Instruction]) -> bool:
+    """Whether these are two dots of one left side, whose right sides are alike and read alike."""
+    if len(heroes) != 2 or any(one.opcode != "dot" for one in heroes):
+        return False
+    first, second = heroes
+    return twin_dots(first, second)
+
+
+def twin_dots(first: Instruction, second: Instruction) -> bool:
+    """Whether two dots multiply one left side by right sides of one shape in one way."""
+    return (
+        first is not second
+        and first.operands[0] is second.operands[0]
+        and first.shape == second.shape
+        and first.operands[1].shape == second.operands[1].shape
+        and DotDims.of(first.attributes) == DotDims.of(second.attributes)
+        and all(
+            str(first.attributes.get(name, "")) == str(second.attributes.get(name, ""))
+            for name in ("algorithm", "operand_precision", "sparsity_config")
+        )
+    )
+
+
 def _routes(
-    region: Region, hero: Instruction
+    region: Region, heroes: Sequence[Instruction]
 ) -> Mapping[Instruction, tuple[Instruction, ...]] | str:
-    """What moves the hero's elements on the way to each instruction behind it."""
-    routes: dict[Instruction, tuple[Instruction, ...]] = {hero: ()}
+    """What moves the heroes' elements on the way to each instruction behind them."""
+    hero = heroes[0]
+    routes: dict[Instruction, tuple[Instruction, ...]] = dict.fromkeys(heroes, ())
     for inner in region.body:
         behind = {operand for operand in inner.operands if operand in routes}
-        if not behind or inner is hero:
+        if inner in heroes and behind:
+            return f"{inner.name} reads what is made of {hero.name}"
+        if not behind:
             continue
         if not inner.op.is_elementwise and inner.opcode not in _MOVES:
             return f"{inner.opcode} {inner.name} behind {hero.name} moves no element to one place"

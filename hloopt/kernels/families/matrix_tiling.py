@@ -26,6 +26,7 @@ __all__ = [
     "factors_of",
     "matrix_tiling_of",
     "moved_bytes",
+    "rights_of",
     "shapes_of",
     "tile_seconds",
 ]
@@ -88,6 +89,7 @@ class MatrixTiling:
     warp_m, warp_n  results of a warp
     stages          tiles of each operand in shared memory
     split, steps    parts of the contracted axis, and tiles along one
+    rights          right operands, each with sums of its own
     """
 
     factors: MatrixFactors
@@ -101,6 +103,7 @@ class MatrixTiling:
     blocks_m: int
     blocks_n: int
     split: int = 1
+    rights: int = 1
 
     @property
     def warps_n(self) -> int:
@@ -135,7 +138,7 @@ class MatrixTiling:
     @property
     def shared_bytes(self) -> int:
         """Of all stages."""
-        return self.stages * (self.m + self.n) * self.k * self.element_bytes
+        return self.stages * (self.m + self.rights * self.n) * self.k * self.element_bytes
 
     def layout(self, contraction: Contraction, side: Side, group: AxisGroup) -> TileLayout:
         """How a tile of a side lies in shared memory: as it does in memory, bytes along k always."""
@@ -154,6 +157,11 @@ def factors_of(region: Region, contraction: Contraction) -> MatrixFactors | str:
     return matrix_factors(contraction.hero, contraction.kind, inside)
 
 
+def rights_of(region: Region) -> int:
+    """How many right operands a product has."""
+    return 1 if product_of(region).second is None else 2
+
+
 def shapes_of(site: Site, factors: MatrixFactors) -> list[dict[str, int]]:
     """The tiles that a block of a device has room for."""
     return [
@@ -165,7 +173,7 @@ def shapes_of(site: Site, factors: MatrixFactors) -> list[dict[str, int]]:
             "warp_n": tile.warp_columns,
             "stages": tile.stages,
         }
-        for tile in tiles_of(site.target, factors)
+        for tile in tiles_of(site.target, factors, rights_of(site.region))
     ]
 
 
@@ -180,7 +188,8 @@ def tile_seconds(site: Site, contraction: Contraction, factors: MatrixFactors, t
     b, m, n, k = (contraction.size(group) for group in ("b", "m", "n", "k"))
     split = tile.get("split", 1)
     steps = -(-k // (tile["k"] * split))
-    sizes = (b, m, n, steps * tile["k"] * split)
+    rights = rights_of(site.region)
+    sizes = (b, m, n * rights, steps * tile["k"] * split)
     shape = TileSizes(
         tile["m"],
         tile["n"],
@@ -188,7 +197,7 @@ def tile_seconds(site: Site, contraction: Contraction, factors: MatrixFactors, t
         tile["warp_m"],
         tile["warp_n"],
         tile["stages"],
-    )
+    ).times(rights)
     inside = frozenset(site.region.body).__contains__
     sides = (contraction.lhs, contraction.rhs)
     found = [exact_dtype(side.instruction, inside).bits for side in sides]
@@ -251,6 +260,7 @@ def matrix_tiling_of(
         -(-contraction.size("m") // tile["m"]),
         -(-contraction.size("n") // tile["n"]),
         tile.get("split", 1),
+        rights_of(region),
     )
     if tiling.threads > 1024:
         raise UsageError(
