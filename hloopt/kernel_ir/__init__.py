@@ -18,8 +18,8 @@ expressions.  All nodes are frozen; equal nodes are equal values.  As ``hloopt k
 ``expressions``  values: variables, numbers, indices (``analysis/index.py``), C's operators, calls, structs,
                  elements of memory and where they lie.  A node has its type (``types``)
 ``statements``   ``Let`` and ``Declare`` make names; ``Set`` writes a variable or memory; ``For``, ``While``,
-                 ``If`` and ``Block`` have bodies; ``Barrier``, ``Copy`` and ``Wait`` are between threads,
-                 ``LoadMatrices`` and ``MultiplyMatrices`` are made by a warp together
+                 ``If`` and ``Block`` have bodies; ``Barrier``, ``Agree``, ``Copy`` and ``Wait`` are between
+                 threads, ``LoadMatrices`` and ``MultiplyMatrices`` are made by a warp together
 ``matrix_steps`` which products a matrix unit makes, and what the registers of each lane hold then
 ``scope``        builds bodies: a ``Scope`` is a block that is being written; it gives names once, knows
                  which values it has already, and may be filled in several places at a time

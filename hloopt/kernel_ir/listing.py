@@ -8,6 +8,7 @@ from typing import Final
 from hloopt.kernel_ir.expressions import TRUE, Array, Expr, Var
 from hloopt.kernel_ir.printer import Printer, expression_text
 from hloopt.kernel_ir.statements import (
+    Agree,
     Barrier,
     Block,
     Break,
@@ -99,10 +100,13 @@ def _line(statement: Statement) -> str:
             return f"do {expression_text(statement.call)}"
         case Barrier():
             return f"barrier {statement.scope}"
+        case Agree():
+            test = expression_text(statement.test)
+            return f"let {_typed(statement.var)} = all of the block agree that {test}"
         case Copy():
             target, source = map(expression_text, (statement.target, statement.source))
-            test = "" if statement.test == TRUE else f" where {expression_text(statement.test)}"
-            return f"copy {statement.bytes} bytes {target} from {source}{test}"
+            where = "" if statement.test == TRUE else f" where {expression_text(statement.test)}"
+            return f"copy {statement.bytes} bytes {target} from {source}{where}"
         case Commit():
             return "commit copies"
         case Wait():

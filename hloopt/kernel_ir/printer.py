@@ -27,6 +27,7 @@ from hloopt.kernel_ir.expressions import (
 )
 from hloopt.kernel_ir.matrix_steps import device_functions
 from hloopt.kernel_ir.statements import (
+    Agree,
     Barrier,
     Block,
     Break,
@@ -246,6 +247,8 @@ class Printer:
                 yield f"{self.expression(statement.call)};"
             case Barrier():
                 yield "__syncthreads();" if statement.scope == "block" else "__syncwarp();"
+            case Agree(var, test):
+                yield f"const {var.type} {var.name} = __syncthreads_and({self.expression(test)});"
             case Break():
                 yield "break;"
             case Return():

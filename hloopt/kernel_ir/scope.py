@@ -11,6 +11,7 @@ from hloopt.dataclass import dataclass
 from hloopt.kernel_ir.expressions import Array, Expr, Operand, Var, as_expr
 from hloopt.kernel_ir.printer import statement_text
 from hloopt.kernel_ir.statements import (
+    Agree,
     Barrier,
     Block,
     Body,
@@ -26,7 +27,7 @@ from hloopt.kernel_ir.statements import (
     While,
     walk,
 )
-from hloopt.kernel_ir.types import INT, Type
+from hloopt.kernel_ir.types import BOOL, INT, Type
 
 __all__ = ["Names", "Scope", "TooLong", "identifier"]
 
@@ -183,6 +184,12 @@ class Scope:
     def barrier(self, scope: str = "block") -> None:
         """Wait for the threads of the block, or of the warp."""
         self.add(Barrier(scope))
+
+    def agree(self, test: Operand, hint: str) -> Var:
+        """Wait for the threads of the block; whether ``test`` holds in all of them."""
+        var = Var(self.names.fresh(hint), BOOL)
+        self.add(Agree(var, as_expr(test)))
+        return var
 
     def leave(self, test: Operand | None = None) -> None:
         """``break;``, where ``test`` holds if one is given."""

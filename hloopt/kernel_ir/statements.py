@@ -3,6 +3,7 @@
     Let Declare Set                  a value that never changes, a variable or an array, an assignment
     For While If Block               blocks; a ``For`` counts, a ``While`` runs until a ``Break``
     Do Barrier Break Return          a call for its effect, waiting for other threads, ways out
+    Agree                            waiting for the block, and learning whether all of it agrees
     Copy Commit Wait                 asynchronous copies into shared memory, their groups, and waiting for these
     LoadMatrices MultiplyMatrices    what the 32 threads of a warp do together (``matrix_steps.py``)
 
@@ -32,6 +33,7 @@ from hloopt.kernel_ir.expressions import (
 from hloopt.kernel_ir.types import INT, Type, pointer
 
 __all__ = [
+    "Agree",
     "Barrier",
     "Block",
     "Body",
@@ -106,6 +108,14 @@ class Barrier:
     """Wait for the threads of the block, or of the warp: what they wrote is there."""
 
     scope: str = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Agree:
+    """Wait for the threads of the block, and name whether ``test`` holds in all of them; a ``Barrier``, too."""
+
+    var: Var
+    test: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +232,8 @@ class Block:
 
 
 Statement: TypeAlias = (
-    "Let | Declare | Set | Do | Barrier | Break | Return | Copy | Commit | Wait | LoadMatrices"
-    " | MultiplyMatrices | For | While | If | Block"
+    "Let | Declare | Set | Do | Barrier | Agree | Break | Return | Copy | Commit | Wait"
+    " | LoadMatrices | MultiplyMatrices | For | While | If | Block"
 )
 Body: TypeAlias = "tuple[Statement, ...]"
 Target: TypeAlias = Var | Element | Member
@@ -278,6 +288,7 @@ _EXPRESSIONS: Final[Mapping[type, tuple[str, ...]]] = {
     Declare: ("values",),
     Set: ("target", "value"),
     Do: ("call",),
+    Agree: ("test",),
     Copy: ("target", "source", "test"),
     LoadMatrices: ("source", "registers"),
     MultiplyMatrices: ("sums", "left", "right"),

@@ -24,6 +24,7 @@ from hloopt.kernel_ir.expressions import (
     subexpressions,
 )
 from hloopt.kernel_ir.statements import (
+    Agree,
     Barrier,
     Block,
     Break,
@@ -43,7 +44,7 @@ from hloopt.kernel_ir.statements import (
 
 __all__ = ["split_barriers"]
 
-Together: TypeAlias = Barrier | LoadMatrices | MultiplyMatrices
+Together: TypeAlias = Agree | Barrier | LoadMatrices | MultiplyMatrices
 
 _ATOMIC: Final = ("atomic", "swap_if")
 _THREAD: Final = "threadIdx."
@@ -99,7 +100,7 @@ class _Flow:
                 # An element of an array is set in one thread or another where its place differs.
                 places = [target] if not isinstance(target, Var) else []
                 self._mark(_root(target), is_parted or any(map(self._differs, [value, *places])))
-            case Barrier() | LoadMatrices() | MultiplyMatrices():
+            case Agree() | Barrier() | LoadMatrices() | MultiplyMatrices():
                 for register in _given(statement):
                     self._mark(_root(register), differs=True)
                 if parts is not None:

@@ -43,6 +43,7 @@ from hloopt.kernel_ir.matrix_steps import MATRIX_STEPS
 from hloopt.kernel_ir.printer import statement_text
 from hloopt.kernel_ir.ranges import Ranges
 from hloopt.kernel_ir.statements import (
+    Agree,
     Barrier,
     Block,
     Break,
@@ -231,6 +232,10 @@ class _Checks(Ranges):
                 self.multiplies(statement)
             case Barrier(scope):
                 self.need(scope in ("block", "warp"), f"{scope} is not a group of threads")
+            case Agree(var, test):
+                self.truth(test)
+                self.need(var.type == BOOL, f"what a block agrees on is no {var.type}")
+                self.declare(var, is_fixed=True)
             case Block() | Return():
                 pass
             case _:

@@ -9,6 +9,7 @@ from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.executions import Execution, executions
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
+from hloopt.cost_models.attention import ATTENTION, launches_of_attention
 from hloopt.cost_models.fused_rows import WHOLE_ROW, launches_of_rows
 from hloopt.cost_models.matrix_units import SPLIT_UNITS
 from hloopt.cost_models.predictor import Prediction, Predictor
@@ -180,6 +181,8 @@ def _steps(kernel: Instruction) -> int:
         return launches_of_rows(kernel)
     if name == SPLIT_UNITS:
         return 2
+    if name == ATTENTION:
+        return launches_of_attention(kernel)
     loop = fused_loop(kernel) if name == LOOP_KERNELS["thread"] else None
     if loop is None:
         return 1

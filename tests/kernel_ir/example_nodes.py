@@ -35,6 +35,7 @@ STATEMENTS: dict[type, statements.Statement] = {
     statements.Set: statements.Set(E, X),
     statements.Do: statements.Do(EXPRESSIONS[expressions.Call]),
     statements.Barrier: statements.Barrier(),
+    statements.Agree: statements.Agree(X, X < 1),
     statements.Break: statements.Break(),
     statements.Return: statements.Return(),
     statements.Copy: statements.Copy(Address(E), Address(E), 4),

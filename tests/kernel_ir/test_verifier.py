@@ -31,6 +31,7 @@ from hloopt.kernel_ir.expressions import (
     eq,
 )
 from hloopt.kernel_ir.statements import (
+    Agree,
     Barrier,
     Block,
     Break,
@@ -191,6 +192,7 @@ NAMES: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
             Set(Array("table", INT, (2,), "constant")[0], N),
         ],
     ),
+    ("what a block agrees on is no int", [Agree(X, TRUE)]),
     ("there is no loop to leave", [Break()]),
     ("there is no loop to leave", [While(TRUE, (Break(),)), If(TRUE, (Break(),))]),
 ]
@@ -202,6 +204,7 @@ BARRIERS: Final[Sequence[tuple[str, Sequence[Statement]]]] = [
     ("part at for", [For(X, THREAD, N, (Barrier(),))]),
     ("part at for", [For(X, as_expr(0), THREAD, (Barrier(),))]),
     ("part at while", [While(GIVEN[THREAD] < 3, (Barrier(),))]),
+    ("part at if", [If(THREAD < 3, (Agree(Var("all", BOOL), TRUE),))]),
     # What is derived from the thread's number.
     ("part at if", [_let("x", THREAD / 2), If(X < 3, (Barrier(),))]),
     (

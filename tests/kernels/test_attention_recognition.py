@@ -99,7 +99,8 @@ def test_memory_is_that_of_operands_and_result() -> None:
     assert time is not None
     assert time.bytes_written == 64 * 2048 * 128 * 2
     assert time.write_ns + time.read_ns < time.compute_ns
-    flops = 4 * 64 * 2048 * 2048 * 128
+    # Half of the tiles, and those on the diagonal.
+    flops = 4 * 64 * 2048 * 2048 * 128 * 17 / 32
     assert flops / 0.44e15 * 1e9 < time.exec_ns < 3 * flops / 0.44e15 * 1e9
 
 

@@ -8,15 +8,21 @@ from hloopt.analysis.attention.form import (
     matrix_kind,
     matrix_terms,
 )
+from hloopt.analysis.attention.masked_values import Limit, TileBound
+from hloopt.analysis.attention.masking import Masking, masking_of
 from hloopt.analysis.attention.rescaling import LateFactor, Rescaling
 
 __all__ = [
     "Attention",
     "LateFactor",
+    "Limit",
+    "Masking",
     "Rescaling",
     "ScoreSweep",
+    "TileBound",
     "TiledProduct",
     "attention_form",
+    "masking_of",
     "matrix_kind",
     "matrix_terms",
 ]

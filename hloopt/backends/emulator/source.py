@@ -29,6 +29,7 @@ from hloopt.errors import DeviceError
 from hloopt.kernel_ir.expressions import Array, Call, subexpressions
 from hloopt.kernel_ir.printer import Printer
 from hloopt.kernel_ir.statements import (
+    Agree,
     Barrier,
     Declare,
     LoadMatrices,
@@ -128,7 +129,7 @@ def _kernel(
 
 def _synchronizes(statement: Statement, helpers: frozenset[str]) -> bool:
     """Whether a statement synchronises threads."""
-    return isinstance(statement, Barrier | LoadMatrices | MultiplyMatrices) or any(
+    return isinstance(statement, Agree | Barrier | LoadMatrices | MultiplyMatrices) or any(
         isinstance(one, Call) and one.name in helpers
         for expr in expressions_of(statement)
         for one in subexpressions(expr)

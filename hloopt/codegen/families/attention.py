@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hloopt.analysis.attention import LateFactor, Rescaling, ScoreSweep, TiledProduct
+from hloopt.analysis.index import Index
 from hloopt.codegen.families.attention_block import AttentionBlock
 from hloopt.codegen.families.attention_products import EIGHT, F32, HALVES, PAIR
 from hloopt.codegen.families.attention_results import store_contexts, store_rows
+from hloopt.codegen.families.attention_skips import TileSkips, write_sizes
 from hloopt.codegen.families.attention_tile import ScoreTile
 from hloopt.codegen.families.folding import ThreadFold, begin, everywhere, finished, merge
 from hloopt.codegen.reducer import ReducerCode
@@ -22,16 +24,23 @@ from hloopt.codegen.writer import FunctionWriter
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Expr, Select, eq
 from hloopt.kernel_ir.types import INT
-from hloopt.kernels.families.attention import attention_of
+from hloopt.kernels.families.attention import attention_of, masking_in
 from hloopt.types import DType
 
 __all__ = ["EMITTERS"]
 
 
 def _emit(f: FunctionWriter) -> None:
-    block = _Sweeps(f, attention_of(f.region))
-    for sweep in block.form.sweeps:
-        block.sweep(sweep)
+    form = attention_of(f.region)
+    if f.launch.function == "_sizes":
+        masking = masking_in(form, f.tile)
+        assert masking is not None, "tiles are left out"
+        write_sizes(f, masking.sizes)
+        return
+    block = _Sweeps(f, form)
+    skips = TileSkips.of(block)
+    for number, sweep in enumerate(form.sweeps):
+        block.sweep(sweep, number, skips)
     store_rows(block)
     if block.form.contexts:
         store_contexts(block)
@@ -40,10 +49,9 @@ def _emit(f: FunctionWriter) -> None:
 class _Sweeps(AttentionBlock):
     """All columns, once a sweep."""
 
-    def sweep(self, sweep: ScoreSweep) -> None:
+    def sweep(self, sweep: ScoreSweep, number: int, skips: TileSkips) -> None:
         """Traverse the columns, and keep what they give."""
-        f, e = self.f, self.e
-        rescaling = sweep.rescaling
+        e, rescaling = self.e, sweep.rescaling
         self.invert()
         folds = {hero: self._begun(hero) for hero in sweep.heroes}
         if rescaling is not None:
@@ -52,35 +60,49 @@ class _Sweeps(AttentionBlock):
             eights = self.products.inner_eights(product)
             self.sums[product.hero] = self.products.cleared(eights, f"{product.hero.name}_sums")
         steps = -(-self.columns // self.width)
-        with e.counting(0, steps, "step") as step:
+        with (
+            e.counting(0, skips.passes(number), "again", unroll=1) as again,
+            e.counting(0, steps, "step") as step,
+        ):
             first = e.symbol(step * self.width, "first_column", 0, (steps - 1) * self.width)
-            scores = {}
-            for product in self.form.scores:
-                self.load_columns(product, "k", first)
-                f.barrier()
-                sums = self.products.cleared(self.width // EIGHT, f"{product.hero.name}_tile")
-                self.products.scores(product, self.own[product.hero], self.tile, sums)
-                scores[product.hero] = sums
-                f.barrier()
-            tile = ScoreTile(self, first, scores)
-            if rescaling is None:
-                tile.fold(folds)
-            else:
-                own = {one: fold for one, fold in folds.items() if one is rescaling.greatest}
-                rest = {one: fold for one, fold in folds.items() if one not in own}
-                early = {one: fold for one, fold in rest.items() if one not in rescaling.kept}
-                tile.fold(early)
-                self._rescale(rescaling, own[rescaling.greatest], tile, folds, sweep.contexts)
-                tile.fold({one: fold for one, fold in rest.items() if one in rescaling.kept})
-            for product in sweep.contexts:
-                late = rescaling.kept.get(product.hero) if rescaling is not None else None
-                tile.weigh(product, late)
-                self.load_columns(product, "n", first)
-                f.barrier()
-                self.products.context(product, self.weights, self.tile, self.sums[product.hero])
-                f.barrier()
-            self.unbind()
+            with skips.needed(number, again, first, folds):
+                self._tile(sweep, first, folds)
         self._finish(sweep, folds)
+
+    def _tile(
+        self,
+        sweep: ScoreSweep,
+        first: Index,
+        folds: Mapping[Instruction, list[ThreadFold]],
+    ) -> None:
+        """Compute a tile of scores, and take it in."""
+        f, rescaling = self.f, sweep.rescaling
+        scores = {}
+        for product in self.form.scores:
+            self.load_columns(product, "k", first)
+            f.barrier()
+            sums = self.products.cleared(self.width // EIGHT, f"{product.hero.name}_tile")
+            self.products.scores(product, self.own[product.hero], self.tile, sums)
+            scores[product.hero] = sums
+            f.barrier()
+        tile = ScoreTile(self, first, scores)
+        if rescaling is None:
+            tile.fold(folds)
+        else:
+            own = {one: fold for one, fold in folds.items() if one is rescaling.greatest}
+            rest = {one: fold for one, fold in folds.items() if one not in own}
+            early = {one: fold for one, fold in rest.items() if one not in rescaling.kept}
+            tile.fold(early)
+            self._rescale(rescaling, own[rescaling.greatest], tile, folds, sweep.contexts)
+            tile.fold({one: fold for one, fold in rest.items() if one in rescaling.kept})
+        for product in sweep.contexts:
+            late = rescaling.kept.get(product.hero) if rescaling is not None else None
+            tile.weigh(product, late)
+            self.load_columns(product, "n", first)
+            f.barrier()
+            self.products.context(product, self.weights, self.tile, self.sums[product.hero])
+            f.barrier()
+        self.unbind()
 
     def _begun(self, hero: Instruction) -> list[ThreadFold]:
         return [begin(self.e, hero) for _ in range(HALVES)]

@@ -11,12 +11,20 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Final
 
-from hloopt.analysis.attention import Attention, attention_form, matrix_kind, matrix_terms
+from hloopt.analysis.attention import (
+    Attention,
+    Masking,
+    attention_form,
+    masking_of,
+    matrix_kind,
+    matrix_terms,
+)
 from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.reduction import WARP_SIZE
 from hloopt.analysis.region import Region
 from hloopt.errors import UsageError
 from hloopt.kernels.families.loop import operands_read
+from hloopt.kernels.families.reductions import operands_of
 from hloopt.kernels.kernel import (
     NO,
     YES,
@@ -27,9 +35,17 @@ from hloopt.kernels.kernel import (
     Verdict,
     elemental_problem,
 )
-from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
+from hloopt.kernels.spec import (
+    Argument,
+    KernelSpec,
+    Launch,
+    LeafPlace,
+    ScratchBuffer,
+    Tile,
+    written,
+)
 
-__all__ = ["KERNELS", "WARP_ROWS", "attention_of", "padded_row"]
+__all__ = ["KERNELS", "WARP_ROWS", "attention_of", "masking_in", "padded_row"]
 
 WARP_ROWS: Final = 16
 """Rows of a warp: a lane has two of them, and two neighbouring columns of every eight."""
@@ -38,6 +54,10 @@ _EIGHT: Final = 8
 _MOST_ROWS: Final = 128
 _MOST_INNER: Final = 256
 _LEAST_ROWS: Final = 32
+_SIZE_THREADS: Final = 256
+_SIZE_BLOCKS: Final = 256
+_SIZE_RUNS: Final = 8
+"""Times that a thread reads, where that many blocks are not needed."""
 _ROOM: Final = {128: 64, 192: 32, 256: 16}
 """Up to how many columns of values a thread has registers for so many columns of scores at once."""
 
@@ -149,6 +169,17 @@ def _room(site: Site) -> int:
     )
 
 
+def masking_in(form: Attention, tile: Tile) -> Masking | None:
+    """The mask by which a kernel with this tile leaves tiles out; None where it computes all."""
+    return masking_of(form) if tile["skip"] else None
+
+
+def _is_worth_it(form: Attention, tile: Tile) -> bool:
+    """Whether enough tiles are left out to test for them."""
+    masking = masking_of(form)
+    return masking is not None and masking.is_worth_it(tile["rows"], tile["columns"])
+
+
 def _takes_units(site: Site, form: Attention) -> bool:
     """Whether matrix units take all products, and all in one type."""
     products = (*form.scores, *form.contexts)
@@ -168,7 +199,7 @@ def _tile(site: Site) -> Tile:
         rows //= 2
     units = int(_takes_units(site, form))
     wide = _wide(form)
-    tile = {"rows": rows, "columns": 0, "units": units}
+    tile = {"rows": rows, "columns": 0, "units": units, "skip": 0, "vector": 8}
     for most, columns in _ROOM.items():
         if wide > most:
             continue
@@ -177,6 +208,7 @@ def _tile(site: Site) -> Tile:
             tile["rows"] //= 2
         if _shared_bytes(form, tile) <= _room(site):
             break
+    tile["skip"] = int(_is_worth_it(form, tile))
     return MappingProxyType(tile)
 
 
@@ -195,6 +227,10 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         problem = f"columns={columns} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
     elif units not in (0, 1) or (units and not _takes_units(site, form)):
         problem = f"units={units}: matrix units of {site.target.name} do not take these products"
+    elif tile["skip"] not in (0, 1) or (tile["skip"] and masking_of(form) is None):
+        problem = f"skip={tile['skip']}: no mask of places takes whole tiles away"
+    elif tile["vector"] not in (1, 2, 4, 8):
+        problem = f"vector={tile['vector']} must be 1, 2, 4 or 8"
     else:
         verdict = _tile_verdict(site, form, tile)
         problem = "" if verdict else verdict.reason
@@ -203,9 +239,29 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
     blocks = form.count(form.batch) * -(-form.count(form.rows) // rows)
     threads = rows // WARP_ROWS * WARP_SIZE
     results = range(len(site.region.results))
+    shared = _shared_bytes(form, tile)
     arguments = (*operands_read(site.region), *written(results))
-    launch = Launch.linear("", blocks, threads, arguments, shared=_shared_bytes(form, tile))
-    return KernelSpec("attention", tile, (launch,))
+    masking = masking_in(form, tile)
+    operands = () if masking is None else masking.sizes
+    if not operands:
+        launch = Launch.linear("", blocks, threads, arguments, shared=shared)
+        return KernelSpec("attention", tile, (launch,))
+    most = max(one.array.elements for one in operands)
+    parts = min(_SIZE_BLOCKS, -(-most // (8 * _SIZE_THREADS * _SIZE_RUNS)))
+    scratch = tuple(ScratchBuffer("f32", parts) for _ in operands)
+    places = [LeafPlace("scratch", number) for number, _ in enumerate(operands)]
+    sizes = Launch.linear(
+        "_sizes",
+        parts,
+        _SIZE_THREADS,
+        (
+            *operands_of(site.region, operands),
+            *(Argument(place, "out") for place in places),
+        ),
+    )
+    read = (*arguments, *(Argument(place, "in") for place in places))
+    main = Launch.linear("", blocks, threads, read, shared=shared)
+    return KernelSpec("attention", tile, (sizes, main), scratch)
 
 
 def _efficiency(site: Site, spec: KernelSpec) -> Efficiency:

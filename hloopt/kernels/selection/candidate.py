@@ -17,7 +17,7 @@ from hloopt.types import ArrayShape, DType
 
 __all__ = ["Candidate", "candidates", "packing_problem", "with_tile"]
 
-_SWITCHES: Final = ("keep", "units", "prefetch")
+_SWITCHES: Final = ("keep", "units", "prefetch", "skip")
 """Parameters of tiles that say yes or no by 1 or 0."""
 
 
