@@ -2,8 +2,8 @@
 
 Parameters and constants are read in place, unless a step writes into them or their bytes are not those a
 buffer holds (other strides, packed types, other layouts).  Each result that has its own allocation is written
-into the fresh array that is returned; the arena is allocated once.  A large result that its caller has freed
-is overwritten by the next run.
+into the fresh array that is returned, with the strides of its layout; the arena is allocated once.  A large
+result that its caller has freed is overwritten by the next run.
 """
 
 from __future__ import annotations
@@ -277,9 +277,9 @@ class PlanMemory:
             return number
         shape = buffer.shape
         if number in self._turned and buffer.byte_size:
-            # In another order it has a separate fresh array.
+            # In another order it has a separate fresh array, which is handed out as it lies.
             back = tuple(int(axis) for axis in np.argsort(_order(shape)))
-            return lambda placed: placed[number].transpose(back).copy()  # type: ignore[union-attr]
+            return lambda placed: placed[number].transpose(back)  # type: ignore[union-attr]
         view = self.view(buffer)
         if not buffer.byte_size:
             return lambda _: empty(shape)
