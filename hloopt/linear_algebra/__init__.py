@@ -84,14 +84,24 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Plan each computation, again where something was written: that may open more."""
         changed = False
-        effects = Effects(module)
+        effects, settled = Effects(module), set[object]()
         for computation in open_computations(module):
-            changed |= self.run_on(computation, effects, log)
+            changed |= self.run_on(computation, effects, log, settled)
         return changed
 
-    def run_on(self, computation: Computation, effects: Effects, log: PassLog) -> bool:
-        """Plan the clusters of one computation; whether any was written anew."""
-        rounds, settled, matrices = 0, set[object](), Matrices()
+    def run_on(
+        self,
+        computation: Computation,
+        effects: Effects,
+        log: PassLog,
+        settled: set[object] | None = None,
+    ) -> bool:
+        """Plan the clusters of one computation; whether any was written anew.
+
+        ``settled`` are the signatures of those without a better plan, which others are spared.
+        """
+        rounds, matrices = 0, Matrices()
+        settled = set() if settled is None else settled
         while rounds < _ROUNDS and self._all(computation, effects, matrices, settled, log):
             rounds += 1
         reassociates = self.fast_math or self.reassociate
@@ -120,12 +130,13 @@ ENTRY main {
             # What an earlier cluster no longer reads may be gone.
             if any(value.root.computation is None for value in cluster.values):
                 continue
-            if cluster.contents in settled:
+            signature = cluster.signature
+            if signature in settled:
                 continue
             if self._one(cluster, replaced, log):
                 changed = True
             else:
-                settled.add(cluster.contents)
+                settled.add(signature)
         return changed
 
     def _one(

@@ -24,7 +24,15 @@ from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, reac
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.products import Addends, merged, settled
 from hloopt.linear_algebra.reading import ARITHMETIC, TermReader, dotted_of, is_result, takes
-from hloopt.linear_algebra.terms import Factor, IndexAxes, IndexSpace, Sum, TensorTerm, align
+from hloopt.linear_algebra.terms import (
+    Factor,
+    IndexAxes,
+    IndexSpace,
+    NumberedTerms,
+    Sum,
+    TensorTerm,
+    align,
+)
 from hloopt.ops.traits import INDEXING, REARRANGING
 from hloopt.passes.loops.carried import growth_obstacle
 from hloopt.passes.loops.invariant_motion import InvariantSearch, WhileInvariantMotion
@@ -98,7 +106,8 @@ class Cluster:
         self.space = space
         self.dtype: DType = values[0].root.array.dtype
         self.prices = AlgebraPrices(target, self.dtype)
-        self._known = KnownProducts(matrices or Matrices(), self.prices)
+        self._matrices = matrices or Matrices()
+        self._known = KnownProducts(self._matrices, self.prices)
         self.target = target
         self.iterations = iterations
 
@@ -108,11 +117,23 @@ class Cluster:
         found = dict.fromkeys(one for value in self.values for one in value.reader.read)
         return tuple(one for one in found if one not in self._elsewhere)
 
-    @cached_property
-    def contents(self) -> object:
-        """Equal for clusters that compute the same values by the same instructions from the same ones."""
-        leaves = tuple(leaf for value in self.values for leaf in value.leaves)
-        return (*(value.root for value in self.values), *self.read, *leaves)
+    @property
+    def signature(self) -> object:
+        """Equal for clusters of which one has a better plan if the other has."""
+        seen = NumberedTerms(self.space)
+        values = tuple(
+            (tuple(map(seen.axis, value.axes)), seen.terms(value.terms)) for value in self.values
+        )
+        leaves = tuple(
+            (
+                tuple(self._matrices.of(leaf).named(leaf.array.dims)),
+                leaf in self.iterations.invariant,
+            )
+            for leaf in seen.leaves
+        )
+        has_sums = any(one.opcode == "reduce" for one in self.read)
+        cost = self._seconds(), self._least(), self.flops, has_sums
+        return self.dtype, self.iterations.count, values, tuple(seen.indices), leaves, cost
 
     def plan(self) -> ClusterPlan | None:
         """A plan that takes less than what is there; None without one."""
@@ -148,7 +169,7 @@ class Cluster:
             sums = any(one.opcode == "reduce" for one in self.read)
             if not sums and all(node.kind != "reduce" for node in reached(uses)):
                 return True
-        least = sum(self._launched(one) * self.iterations.times(one) for one in self.read)
+        least = self._least()
         less = self.prices.launch / 2 * self.iterations.count
         return launched(uses) < max(least - less, least * _LEAST)
 
@@ -172,6 +193,10 @@ class Cluster:
             (self._launched(one) + self._elementwise(one)) * self.iterations.times(one)
             for one in self.read
         )
+
+    def _least(self) -> float:
+        """What the dots and sums that are there take."""
+        return sum(self._launched(one) * self.iterations.times(one) for one in self.read)
 
     def _launched(self, one: Instruction) -> float:
         """Of a dot or a sum."""

@@ -151,6 +151,7 @@ class PlanNodes:
         self._known = known
         self._iterations = iterations
         self._made: dict[_Key, PlanNode] = {}
+        self._products: dict[_Key, Use] = {}
 
     def leaf(self, value: Instruction, axes: IndexAxes) -> Use:
         """A value that is there, of which windows may be taken."""
@@ -214,8 +215,15 @@ class PlanNodes:
 
     def contracted(self, one: Use, other: Use, kept: AbstractSet[TensorIndex]) -> Use:
         """The product of two, summed over what is not kept."""
-        uses = sorted((one, other), key=lambda use: (use.node.number, use.names))
-        return self._combined("contract", uses, kept)
+        if (other.node.number, other.names) < (one.node.number, one.names):
+            one, other = other, one
+        # The same two are asked about again and again.
+        outer = tuple(name in kept for name in (*one.names, *other.names))
+        key = one.node, one.names, other.node, other.names, outer
+        found = self._products.get(key)
+        if found is None:
+            found = self._products[key] = self._combined("contract", (one, other), kept)
+        return found
 
     def summed(
         self, uses: Sequence[Use], weights: Sequence[Coefficient], kept: AbstractSet[TensorIndex]

@@ -22,7 +22,7 @@ _MOST_SETS: Final = 120
 """Connected sets of factors of a product, above which its order is found greedily."""
 _FEW: Final = 5
 """Factors of which all orders are looked at."""
-_MOST_PAIRS: Final = 2_000
+_MOST_PAIRS: Final = 700
 """Products of two that are looked at in one cluster."""
 
 
@@ -59,14 +59,19 @@ class ProductOrders:
     def _ordered(
         self, uses: Sequence[Use], scalars: Sequence[Use], kept: AbstractSet[TensorIndex]
     ) -> Use:
-        """The product of factors with indices and of numbers, by the best order found."""
+        """The product of factors with indices and of numbers, by the best order found.
+
+        What shares no summed index with the rest and has all indices of the result is computed by itself.
+        """
         number = self._multiplied(scalars, kept) if scalars else None
-        groups = connected(uses)
+        alone, together = _parted(uses, kept)
+        pieces = [self._piece(group, kept) for group in alone]
+        groups = connected(together)
         if len(groups) == 1:
-            return self._piece(groups[0], kept, number)
-        pieces = [self._piece(group, kept) for group in groups]
-        if number is not None:
-            pieces.append(number)
+            pieces.append(self._piece(groups[0], kept, number))
+        else:
+            pieces += [self._piece(group, kept) for group in groups]
+            pieces += [] if number is None else [number]
         return self._multiplied(pieces, kept) if pieces else self.nodes.one()
 
     def _multiplied(self, pieces: Iterable[Use], kept: AbstractSet[TensorIndex]) -> Use:
@@ -136,6 +141,33 @@ class ProductOrders:
             _, one, other, made = best
             uses = [use for at, use in enumerate(uses) if at not in (one, other)] + [made]
         return uses[0]
+
+
+def _parted(
+    uses: Sequence[Use], kept: AbstractSet[TensorIndex]
+) -> tuple[list[list[Use]], list[Use]]:
+    """Groups of factors over other summed indices, each with all indices of the result, and the rest.
+
+    The longest group is part of the rest, whose scalings may go into it.
+    """
+    whole = {name for use in uses for name in use.names if name in kept}
+    groups: list[tuple[set[TensorIndex], list[Use]]] = []
+    for use in uses:
+        names, members = set(use.names) - kept, [use]
+        for group in [group for group in groups if group[0] & names]:
+            names |= group[0]
+            members = group[1] + members
+            groups.remove(group)
+        groups.append((names, members))
+    full: list[list[Use]] = []
+    rest: list[Use] = []
+    for _, members in groups:
+        if whole <= {name for use in members for name in use.names}:
+            full.append(members)
+        else:
+            rest += members
+    *alone, longest = sorted(full, key=len) or [[]]
+    return alone, longest + rest
 
 
 def alike(uses: Sequence[Use], nodes: PlanNodes) -> list[Use]:

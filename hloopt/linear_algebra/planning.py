@@ -104,7 +104,7 @@ class ClusterPlanner:
     def planned(self, values: Sequence[Addends]) -> list[Use]:
         """A plan for all values together."""
         best = [self.rewritten(value) for value in values]
-        if len(best) > 1 and any(map(has_sums, best)):
+        if len(best) > 1 and any(map(has_sums, best)) and not self.is_spent:
             best = self._beside_others(best)
         self.seen.clear()
         uses = [self.sum(value) for value in best]
@@ -145,6 +145,8 @@ class ClusterPlanner:
     def rewritten(self, value: Addends) -> Addends:
         """The cheapest form that the laws of distribution lead to, one step at a time."""
         value = self._inner(value)
+        if self.is_spent or (len(value.products) == 1 and not has_sums(value)):
+            return value
         self._tries = _MOST_TRIED
         best: _Form | None = self._cost(value)
         while best is not None:

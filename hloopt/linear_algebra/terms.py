@@ -22,6 +22,7 @@ __all__ = [
     "IndexAxis",
     "IndexSpace",
     "IndexWindow",
+    "NumberedTerms",
     "Sum",
     "TensorIndex",
     "TensorTerm",
@@ -178,6 +179,61 @@ class Sum:
     """Terms that are added; what a term lacks of an index it is repeated along."""
 
     terms: tuple[TensorTerm, ...]
+
+
+class NumberedTerms:
+    """Terms with numbers for their instructions (``leaves``) and indices, in the order in which they come.
+
+    Equal for terms that differ in these alone, if the ``indices`` are alike, too: their sizes and windows.
+    """
+
+    def __init__(self, space: IndexSpace) -> None:
+        self._space = space
+        self._numbers: dict[TensorIndex, int] = {}
+        self.leaves: dict[Instruction, int] = {}
+        self.indices: list[object] = []
+
+    def terms(self, terms: Iterable[TensorTerm]) -> tuple[object, ...]:
+        """Coefficients, factors and summed indices."""
+        return tuple(
+            (
+                term.coefficient,
+                tuple(self._factor(factor) for factor in term.factors),
+                tuple(sorted(self.axis(term.summed))),
+            )
+            for term in terms
+        )
+
+    def axis(self, axis: Iterable[TensorIndex]) -> tuple[int, ...]:
+        """The numbers of indices."""
+        return tuple(self._index(index) for index in self._space.resolved(axis))
+
+    def _factor(self, factor: Factor) -> object:
+        value: object = None
+        if isinstance(factor.value, Sum):
+            value = self.terms(factor.value.terms)
+        elif factor.value is not None:
+            value = self._leaf(factor.value)
+        return value, tuple(self.axis(axis) for axis in factor.axes)
+
+    def _leaf(self, value: Instruction) -> int:
+        return self.leaves.setdefault(value, len(self.leaves))
+
+    def _index(self, index: TensorIndex) -> int:
+        found = self._numbers.get(index)
+        if found is None:
+            found = self._numbers[index] = len(self.indices)
+            self.indices.append(None)
+            window, about = self._space.windows.get(index), None
+            if window is not None:
+                start = window.start
+                about = (
+                    ("leaf", self._leaf(start)) if isinstance(start, Instruction) else start,
+                    window.stride,
+                    self.axis((window.inner,)),
+                )
+            self.indices[found] = self._space.size(index), about
+        return found
 
 
 def align(factors: Iterable[Factor], space: IndexSpace) -> bool:

@@ -78,7 +78,8 @@ class Matrices:
         if any(operand.shape.is_dynamic for operand in value.operands):
             return NOTHING
         rule = _RULES.get(value.opcode)
-        return NOTHING if rule is None else rule(self, value).within(shape.dims)
+        found = NOTHING if rule is None else rule(self, value)
+        return NOTHING if found == NOTHING else found.within(shape.dims)
 
 
 def _sources(value: Instruction) -> tuple[Instruction, ...]:

@@ -90,6 +90,11 @@ def elementwise(value: Instruction, of: Lookup, values: Values) -> MatrixPropert
         # A scalar predicate of a select, or bounds of a clamp.
         return NOTHING
     operands = [of(one) for one in value.operands]
+    if value.array.dtype.is_float and all(one is NOTHING for one in operands):
+        # A square matrix may be something and its own transpose.
+        sides = [size for size in value.array.dims if size > 1]
+        if len(operands) == 1 or len(set(sides)) == len(sides):
+            return NOTHING
     if value.opcode == "select":
         found = _selected(value, operands)
     elif value.opcode == "compare":
