@@ -98,7 +98,7 @@ def _run_time(fusion: Instruction, form: Attention, times: DeviceTimes) -> RunTi
     scores = batch * rows * form.count(form.columns)
     often = [
         (op, count)
-        for op, count in _executed(form, target, sum(shares))
+        for op, count in _executed(form, target, shares)
         if elements_of(op.shape) == scores
     ]
     issued = issued_ns(often, target)
@@ -124,7 +124,7 @@ def _run_time(fusion: Instruction, form: Attention, times: DeviceTimes) -> RunTi
 
 
 def _executed(
-    form: Attention, target: Target, sweeps: float
+    form: Attention, target: Target, shares: Sequence[float]
 ) -> Iterator[tuple[Instruction, float]]:
     """What is computed for each score, and how often."""
     late, divisions = form.late_factors(), form.row_divisions()
@@ -134,7 +134,8 @@ def _executed(
         if matrix_terms(one.contraction, target) == 1
     }
     for op in form.along:
-        often = sweeps
+        own = zip(form.sweeps, shares, strict=True)
+        often = sum(share for sweep, share in own if op in sweep.computed)
         if op in divisions and divisions[op] in late:
             continue
         if op in divisions:
@@ -149,9 +150,11 @@ def _executed(
 def _products_ns(form: Attention, target: Target, shares: Sequence[float]) -> float | None:
     """Nanoseconds of all products with every core at work; ``shares`` of its tiles each sweep computes."""
     total = 0.0
-    own = [(product, sum(shares)) for product in form.scores]
-    for sweep, share in zip(form.sweeps, shares, strict=True):
-        own += [(product, share) for product in sweep.contexts]
+    own = [
+        (product, share)
+        for sweep, share in zip(form.sweeps, shares, strict=True)
+        for product in (*sweep.scores, *sweep.contexts)
+    ]
     for product, often in own:
         contraction = product.contraction
         flops = 2 * contraction.multiply_adds * often

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.analysis.attention import Attention, attention_form
+from hloopt.analysis.backend_config import custom_name
+from hloopt.analysis.region import region_of
 from hloopt.backends.nvrtc import compile_cuda, nvrtc_for
 from hloopt.codegen.program import KernelProgram
 from hloopt.errors import DeviceError, UsageError
@@ -246,3 +249,26 @@ def test_devices_without_matrix_units() -> None:
     assert kernel.tile(site)["units"] == 0
     with pytest.raises(UsageError, match="do not take these products"):
         kernel.spec(site, {**kernel.tile(site), "units": 1})
+
+
+@pytest.mark.parametrize("low", ["-inf", "-1e30"])
+def test_sums_that_wait_for_sums(low: str) -> None:
+    """Greatest score, sum and the sum of the gradient in one sweep: the factor of the latter comes at its end."""
+    form = replace(PLAIN, mask="given", low=low, rows=40, columns=50)
+    text = form.text(gradient=True)
+    text = text.replace("ROOT all = (bf16[2,40,16], ", "ROOT all = (").replace(
+        "tuple(o, ", "tuple("
+    )
+    module = hloopt.optimize(hloopt.parse(text), "dce")
+    assert AttentionRecognition(always=True).fuse(module).steps
+    module = hloopt.optimize(module, "dce")
+    found = [attention_form(region_of(one)) for one in module.entry if custom_name(one)]
+    forms = [one for one in found if isinstance(one, Attention)]
+    assert sorted(len(one.sweeps) for one in forms) == [1, 2]
+    first = next(one for one in forms if len(one.sweeps) == 2)
+    kept = first.sweeps[0].rescaling.kept if first.sweeps[0].rescaling else {}
+    assert sorted(late is not None for late in kept.values()) == [False, True]
+    given = [np.array(one) for one in generate(module, 1)]
+    given[3][0, 8:] = True
+    given[3][1] = False
+    check_kernel(module.to_text(), "attention", inputs=given, everywhere=False)

@@ -68,11 +68,15 @@ class ScoreSweep:
 
     rescaling  how sums and contexts of exponentials are kept in step with the greatest score; None where all
                that they need is known
+    scores     the products of scores that it needs
+    computed   what is computed for a score
     """
 
     heroes: tuple[Instruction, ...]
     contexts: tuple[TiledProduct, ...]
     rescaling: Rescaling | None = None
+    scores: tuple[TiledProduct, ...] = ()
+    computed: frozenset[Instruction] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,8 @@ class Attention:
     @property
     def multiply_adds(self) -> int:
         """Those of all products, with the scores as often as columns are traversed."""
-        again = len(self.sweeps) * sum(one.contraction.multiply_adds for one in self.scores)
+        every = (one for sweep in self.sweeps for one in sweep.scores)
+        again = sum(one.contraction.multiply_adds for one in every)
         return again + sum(one.contraction.multiply_adds for one in self.contexts)
 
 
@@ -190,7 +195,7 @@ class _Reader(ScoreReader):
             return contexts
         inner = {dot: _axes_of(product, "n") for dot, product in contexts.items()}
         sizes = {axis: self.axes.sizes[axis] for own in along.values() for axis in known_along(own)}
-        sweeps = self._sweeps(contexts)
+        sweeps = self._sweeps(contexts, scores)
         batch, rows, columns = kinds
         return Attention(sizes, batch, rows, columns, inner, tuple(scores), sweeps, along)
 
@@ -229,7 +234,9 @@ class _Reader(ScoreReader):
         }
         return TiledProduct(contraction, axes)
 
-    def _sweeps(self, contexts: Mapping[Instruction, TiledProduct]) -> tuple[ScoreSweep, ...]:
+    def _sweeps(
+        self, contexts: Mapping[Instruction, TiledProduct], scores: Iterable[TiledProduct]
+    ) -> tuple[ScoreSweep, ...]:
         """Each hero and each context in the first sweep for which all is known that it needs."""
         needs = self._needs()
         known: set[Instruction] = set()
@@ -246,14 +253,30 @@ class _Reader(ScoreReader):
                     rescaling = None
             known.update(one for one in ready if one.opcode == "reduce")
             pending = [one for one in pending if one not in ready]
+            computed = self._computed(ready)
             found.append(
                 ScoreSweep(
                     tuple(one for one in ready if one.opcode == "reduce"),
                     tuple(contexts[one] for one in ready if one in contexts),
                     rescaling,
+                    tuple(one for one in scores if one.hero in computed),
+                    computed,
                 )
             )
         return tuple(found)
+
+    def _computed(self, ready: Iterable[Instruction]) -> frozenset[Instruction]:
+        """What heroes and contexts are computed from, up to other heroes."""
+        pending = [part for one in ready for part in one.operands if part in self.along]
+        found = set(pending)
+        while pending:
+            one = pending.pop()
+            if one in self.heroes or one in self.contexts:
+                continue
+            new = [part for part in one.operands if part in self.along and part not in found]
+            found.update(new)
+            pending += new
+        return frozenset(found)
 
     def _needs(self) -> dict[Instruction, set[Instruction]]:
         """The heroes that each hero and each context is computed from."""

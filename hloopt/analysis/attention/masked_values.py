@@ -253,6 +253,8 @@ class MaskedSweep:
             return TileBound("constant", number=abs(number)) if math.isfinite(number) else None
         if deep > _MOST_DEEP or one.array.dtype.name not in _WIDE:
             return None
+        if self._is_late(one):
+            return TileBound("constant", number=1.0)
         outer = self.outer(one, along)
         if outer is not None:
             return TileBound("abs", (outer,))

@@ -64,9 +64,9 @@ class Rescaling:
             if one.opcode == "reduce" and needs[one] <= allowed and self.greatest in needs[one]:
                 source = one.operands[0]
                 is_sum = one.attributes["to_apply"].root.opcode == "add"
-                if is_sum and source in self.linear and self.linear[source] is None:
-                    self.kept[one] = None
-        allowed |= self.kept.keys()
+                if is_sum and source in self.linear:
+                    self.kept[one] = self.linear[source]
+                    allowed.add(one)
         for one in pending:
             if one.opcode == "dot" and needs[one] <= allowed and self.greatest in needs[one]:
                 weights = [part for part in one.operands if part in self.linear]
@@ -94,7 +94,7 @@ def rescaling_of(
             sizes[inner] = 1.0
             continue
         above = [part for part in inner.operands if part in after]
-        found = _proportional(inner, above, linear, depends, greatest)
+        found = _proportional(inner, above, after, linear, depends, greatest)
         if found is not None:
             sizes[inner] = _size(inner, linear, sizes, is_late=found[0] is not None)
             if _holds(inner.array.dtype, sizes[inner]):
@@ -127,6 +127,7 @@ def _widens(one: Instruction) -> bool:
 def _proportional(
     one: Instruction,
     above: Sequence[Instruction],
+    after: AbstractSet[Instruction],
     linear: Mapping[Instruction, LateFactor | None],
     depends: Mapping[Instruction, object],
     greatest: Instruction,
@@ -146,18 +147,35 @@ def _proportional(
         other = one.operands[1] if one.operands[0] is own else one.operands[0]
         if other not in above:
             return (linear[own],)
-        factor = of_a_row(other)
-        if factor is None or linear[own] is not None or factor not in depends:
-            return None
-        if _seen(factor) is greatest:
-            return None  # the exponentials wait for it, too
-        return (LateFactor(one.opcode, factor),)
+        late = _late_factor(one.opcode, other, after, depends)
+        if late is None or linear[own] is not None or _seen(late.value) is greatest:
+            return None  # exponentials wait for the greatest, too
+        return (late,)
     if one.opcode == "select" and above == [own] and one.operands[0] is not own:
         other = one.operands[2] if one.operands[1] is own else one.operands[1]
         seen = _seen(other).constant_array
         if seen is not None and seen.size == 1 and not seen.reshape(-1)[0]:
             return (linear[own],)
     return None
+
+
+def _late_factor(
+    opcode: str,
+    other: Instruction,
+    after: AbstractSet[Instruction],
+    depends: Mapping[Instruction, object],
+) -> LateFactor | None:
+    """The value a row in what exponentials are multiplied with or divided by: all of it, or a factor."""
+    row = of_a_row(other)
+    if row is not None:
+        return LateFactor(opcode, row) if row in depends else None
+    if opcode != "multiply" or other.opcode not in ("multiply", "divide"):
+        return None
+    rows = [part for part in other.operands if part in after]
+    if len(rows) != 1 or (other.opcode == "divide" and rows[0] is not other.operands[1]):
+        return None
+    row = of_a_row(rows[0])
+    return LateFactor(other.opcode, row) if row is not None and row in depends else None
 
 
 def _size(

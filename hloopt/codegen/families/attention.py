@@ -78,7 +78,7 @@ class _Sweeps(AttentionBlock):
         """Compute a tile of scores, and take it in."""
         f, rescaling = self.f, sweep.rescaling
         scores = {}
-        for product in self.form.scores:
+        for product in sweep.scores:
             self.load_columns(product, "k", first)
             f.barrier()
             sums = self.products.cleared(self.width // EIGHT, f"{product.hero.name}_tile")
@@ -94,7 +94,8 @@ class _Sweeps(AttentionBlock):
             early = {one: fold for one, fold in rest.items() if one not in rescaling.kept}
             tile.fold(early)
             self._rescale(rescaling, own[rescaling.greatest], tile, folds, sweep.contexts)
-            tile.fold({one: fold for one, fold in rest.items() if one in rescaling.kept})
+            kept = {one: fold for one, fold in rest.items() if one in rescaling.kept}
+            tile.fold(kept, [rescaling.kept[one] for one in kept])
         for product in sweep.contexts:
             late = rescaling.kept.get(product.hero) if rescaling is not None else None
             tile.weigh(product, late)
@@ -167,42 +168,66 @@ class _Sweeps(AttentionBlock):
         """Exchange what lanes have of a row, and finish it."""
         e, rescaling = self.e, sweep.rescaling
         whole = {} if rescaling is None else {rescaling.greatest}
-        for hero, own in folds.items():
+        waiting = {} if rescaling is None else rescaling.kept
+        # What others wait for comes first.
+        for hero, own in sorted(folds.items(), key=lambda one: waiting.get(one[0]) is not None):
             if hero not in whole:
                 everywhere(e, own, 4, self.f.thread())
+            late = waiting.get(hero)
+            if late is not None:
+                for fold, factor in zip(own, self._late(late), strict=True):
+                    (total,) = fold.names
+                    value = scalar_op(late.opcode, F32, [total, factor], self.f.uses)
+                    e.scope.set(total, value)
             self.found[hero] = [finished(e, fold)[0] for fold in own]
+            if rescaling is not None and hero in waiting:
+                self._without_scores(rescaling, folds, hero)
         if rescaling is None:
             return
-        # Of a row of nothing but -inf the exponentials are NaN.
-        kind = rescaling.greatest.array.dtype
+        for hero, late in rescaling.kept.items():
+            if hero in self.found:
+                continue
+            if late is None:
+                self._without_scores(rescaling, folds, hero)
+            else:
+                self._apply(hero, late)
+
+    def _without_scores(
+        self,
+        rescaling: Rescaling,
+        folds: Mapping[Instruction, list[ThreadFold]],
+        hero: Instruction,
+    ) -> None:
+        """Of a row of nothing but -inf the exponentials are NaN."""
+        e, kind = self.e, rescaling.greatest.array.dtype
         for half in range(HALVES):
             (most,) = folds[rescaling.greatest][half].names
             none = self._is_least(most, kind)
-            for hero in rescaling.kept:
-                if hero in self.found:
-                    type = hero.array.dtype
-                    nan = literal(float("nan"), type)
-                    value = Select.of(none, nan, self.found[hero][half])
-                    self.found[hero][half] = e.declare(type, value, "total")
-                elif rescaling.kept[hero] is None:
-                    sums = self.sums[hero]
-                    with e.when(none), e.counting(0, sums.dims[0], "j", type=INT, unroll=0) as j:
-                        for pair in range(PAIR):
-                            e.scope.set(sums[j, half * PAIR + pair], literal(float("nan"), F32))
-        for hero, late in rescaling.kept.items():
-            if late is not None:
-                self._apply(hero, late)
+            if hero in self.found:
+                type = hero.array.dtype
+                value = Select.of(none, literal(float("nan"), type), self.found[hero][half])
+                self.found[hero][half] = e.declare(type, value, "total")
+                continue
+            sums = self.sums[hero]
+            with e.when(none), e.counting(0, sums.dims[0], "j", type=INT, unroll=0) as j:
+                for pair in range(PAIR):
+                    e.scope.set(sums[j, half * PAIR + pair], literal(float("nan"), F32))
 
-    def _apply(self, context: Instruction, late: LateFactor) -> None:
-        """Multiply or divide a context by what its weights waited for."""
-        e, sums = self.e, self.sums[context]
+    def _late(self, late: LateFactor) -> list[Expr]:
+        """The value of each of a lane's rows that sums of it waited for."""
+        e = self.e
+        factors: list[Expr] = []
         with self.rows_bound() as rows:
-            factors = []
             for half in range(HALVES):
                 rows(half)
                 index = self.index(self.form.along[late.value], self.row_axes(half))
                 kind = late.value.array.dtype
                 factors.append(e.declare(F32, self._f32(e.value(late.value, index), kind), "late"))
+        return factors
+
+    def _apply(self, context: Instruction, late: LateFactor) -> None:
+        """Multiply or divide a context by what its weights waited for."""
+        e, sums, factors = self.e, self.sums[context], self._late(late)
         with e.counting(0, sums.dims[0], "j", type=INT, unroll=0) as j:
             for at in range(2 * PAIR):
                 value = scalar_op(late.opcode, F32, [sums[j, at], factors[at // PAIR]], self.f.uses)

@@ -30,7 +30,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below, both
 from hloopt.kernel_ir.types import INT
-from hloopt.kernels.families.attention import WARP_ROWS
+from hloopt.kernels.families.attention import WARP_ROWS, masking_in
 from hloopt.kernels.families.sweeps import WARP
 
 __all__ = ["AttentionBlock"]
@@ -113,8 +113,9 @@ class AttentionBlock:
         f, e, form = self.f, self.e, self.form
         batch, rows = form.count(form.batch), form.count(form.rows)
         blocks = -(-rows // self.height)
-        # The last rows first: they have most to do where later columns are masked.
         number, block = delinearize(f.block(), (batch, blocks))
+        if self._last_has_most():
+            block = Index(blocks - 1) - block
         self.at = self.axes(form.batch, e.symbol(number, "batch", 0, batch - 1))
         last = (blocks - 1) * self.height
         self.first = e.symbol(block * self.height, "first_row", 0, last)
@@ -131,6 +132,14 @@ class AttentionBlock:
             row = e.symbol(self.first + self.lanes.row + half * EIGHT, "row", 0, high)
             self.rows.append(row)
             self.inside.append(self.clamped(row, rows, "inside"))
+
+    def _last_has_most(self) -> bool:
+        """Whether the last rows have fewer tiles left out than the first: what takes longest begins first."""
+        masking = masking_in(self.form, self.f.tile)
+        if masking is None:
+            return False
+        left_out = masking.table(self.height, self.width).sum(axis=1)
+        return bool(left_out[0] > left_out[-1])
 
     def clamped(self, at: Index, size: int, hint: str) -> Index:
         """The same place, or the last one there is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 
@@ -47,14 +47,20 @@ class ScoreTile:
         column = e.symbol(place, "column", 0, last)
         inside = block.clamped(column, block.columns, "inside")
         for product in form.scores:
+            if product.hero not in self.scores:
+                continue
             total = self.scores[product.hero][j, half * PAIR + pair]
             block.place(product.hero).now = block.rounded(product, total)
         block.bind_rows(half, self.halves)
         known = {**block.row_axes(half), **block.axes(form.columns, inside)}
         return known, below(column, block.columns)
 
-    def fold(self, folds: Mapping[Instruction, list[ThreadFold]]) -> None:
-        """Take a lane's elements of each row in."""
+    def fold(
+        self,
+        folds: Mapping[Instruction, list[ThreadFold]],
+        lates: Iterable[LateFactor | None] = (),
+    ) -> None:
+        """Take a lane's elements of each row in, without factors that are not known yet."""
         if not folds:
             return
         block = self.block
@@ -63,12 +69,19 @@ class ScoreTile:
             for half in range(HALVES):
                 for pair in range(PAIR):
                     known, tests = self._at(j, half, pair)
+                    self._leave_out(lates)
                     with e.when(*tests):
                         for hero, own in folds.items():
                             source = hero.operands[0]
                             index = block.index(block.form.along[source], known)
                             take(e, own[half], [e.value(source, index)])
         block.unbind()
+
+    def _leave_out(self, lates: Iterable[LateFactor | None]) -> None:
+        """Have 1 for values a row that are multiplied or divided by at the end."""
+        for late in lates:
+            if late is not None:
+                self.block.place(late.value).now = literal(1, late.value.array.dtype)
 
     def _weight(self, product: TiledProduct, source: Instruction, index: Indices) -> Expr:
         """An element of the weights in f32: matrix units round it themselves."""
@@ -87,14 +100,11 @@ class ScoreTile:
             for half in range(HALVES):
                 for pair in range(PAIR):
                     known, tests = self._at(j, half, pair)
-                    if late is not None:
-                        block.place(late.value).now = literal(1, late.value.array.dtype)
+                    self._leave_out((late,))
                     target = block.products.weight(block.weights, j, half, pair)
                     if tests:
                         e.scope.set(target, literal(0, F32))
                     with e.when(*tests):
                         index = block.index(block.form.along[source], known)
                         e.scope.set(target, self._weight(product, source, index))
-        if late is not None:
-            block.place(late.value).now = None
         block.unbind()
