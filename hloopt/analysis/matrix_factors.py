@@ -19,7 +19,7 @@ class MatrixFactors:
     """How matrix units take the factors of a product.
 
     unit      the type they multiply, as targets name its rate: f32 stands for TF32
-    depth     of one of their steps along the contracted axis
+    depth     of one of their steps along the contracted axis, or of two, on devices before 8.0
     bytes     of a factor in shared memory; one of 4 is rounded, or cut into terms, when it is read from there
     products  of terms for each product that is asked for
     """
@@ -33,6 +33,11 @@ class MatrixFactors:
     def step(self) -> str:
         """The key of the step in ``MATRIX_STEPS``."""
         return f"m16n8k{self.depth}.{'tf32' if self.unit == 'f32' else self.unit}"
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Of the first device that multiplies so."""
+        return (7, 5) if self.unit == "f16" else (8, 0)
 
     @property
     def read_ops(self) -> int:

@@ -58,10 +58,12 @@ _FILL_S: Final = 1e-6
 """First loads and last stores."""
 _SHARED_CLOCK_BYTES: Final = 128
 _L2_CLOCK_BYTES: Final = 64
-_SUSTAINED: Final = {9: 0.6, 10: 0.6}
-"""Share of the peak by the major number of the compute capability: where larger instructions reach the rest."""
+_SUSTAINED: Final = {7: 0.6, 9: 0.6, 10: 0.6}
+"""Share of the peak by the major number of the compute capability: where larger instructions, or copies beside
+the arithmetic, would reach the rest."""
 _SUSTAINED_ELSEWHERE: Final = 0.85
-_FIRST: Final = (8, 0)
+_FIRST_COPIES: Final = (8, 0)
+"""Devices before it wait for each copy."""
 _ADDRESSES: Final = 80
 """Registers of a thread beside sums and fragments."""
 _MOST_RESULTS: Final = 64 * 64
@@ -139,7 +141,7 @@ def matrix_unit_time(
         making = matrix_unit_time(parts, tile, factors, moved_bytes + sums, target, copied=copied)
         return making + LAUNCH_NS * 1e-9 + sums / target.memory_bandwidth
     peak, element_bytes = target.peak_flops(factors.unit, "matrix"), factors.bytes
-    if not peak or target.capability < _FIRST:
+    if not peak or target.capability < factors.capability:
         return float("inf")
     blocks = batch * ceil(rows / tile.rows) * ceil(columns / tile.columns)
     clock = target.clock_ghz * 1e9
@@ -157,7 +159,7 @@ def matrix_unit_time(
     waves = ceil(blocks / target.cores)
     computing = waves * 2 * tile.rows * tile.columns * depth / rate
     steps = ceil(depth * element_bytes / tile.depth_bytes)
-    ahead = tile.stages - 1 if copied else 1
+    ahead = tile.stages - 1 if copied and target.capability >= _FIRST_COPIES else 1
     waiting = latencies_of(target).memory / clock / ahead
     turns = ceil(blocks / (target.cores * _resident(tile, target)))
     computing = max(computing, turns * steps * waiting)

@@ -208,6 +208,25 @@ def test_tiles_of_f32_spill_no_registers(algorithm: str, tile: dict[str, int]) -
     compile_everywhere(planned(planned_text, "dot-mma", {**tile, "vector": 4})[2].text, DEVICES)
 
 
+def test_f16_of_devices_before_asynchronous_copies() -> None:
+    """Turing's steps are half as deep, and it waits for what is read; no tile of it spills registers."""
+    kinds = ("f16", "f16", "f32")
+    dots = [matrix_dot(kinds, *size) for size in SIZES]
+    program = check_kernel(module_of(dots), "dot-mma", {**SMALL, "halves": 1}, everywhere=False)
+    assert "multiply_m16n8k8_f16(" in program.text
+    compile_everywhere(program.text, ("sm_75",))
+    module = hloopt.parse(module_of([matrix_dot(kinds, 512, 512, 512)]))
+    (dot,) = (one for one in module.entry if one.opcode == "dot")
+    site = Site(region_of(dot), find_target("t4"), Limits())
+    factors = factors_of(site.region, contraction_of(site))
+    assert not isinstance(factors, str)
+    assert find_kernel("dot-mma").fits(site)
+    assert find_kernel("dot-mma").tile(site)["halves"] == 1
+    text = LAYER.replace("bf16", "f16") % {"m": 1024, "n": 512, "k": 256}
+    for tile in shapes_of(site, factors):
+        compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 8})[2].text, ("sm_75",))
+
+
 @pytest.mark.parametrize("number", [0, 5, 11])
 def test_large_tiles(number: int) -> None:
     """Tiles of several warps, of which each has several matrices, with edges."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import hloopt
@@ -131,3 +133,50 @@ def test_what_it_does_not_price() -> None:
     tiny = gemm_run_time(dot, H200)
     assert tiny is not None
     assert tiny.exec_ns < 100, "XLA writes a loop: nothing is filled"
+
+
+PRO_6000 = replace(
+    find_target("rtx-4090"),
+    name="rtx-pro-6000-max-q",
+    capability=(12, 0),
+    cores=188,
+    clock_ghz=2.28,
+    memory_bandwidth=1_792_000_000_000,
+    l2_size=134_217_728,
+)
+"""By its data sheet: 439 TFLOP/s of f16, 220 of TF32."""
+PUBLISHED = [
+    *((H100, "bf16", 2.0, 989e12, size, rate) for size, rate in ((6144, 741), (8192, 798))),
+    (H100, "f16", 2.0, 989e12, 8192, 762),
+    *(
+        (PRO_6000, dtype, width, peak, size, rate)
+        for dtype, width, peak, rates in (
+            ("f16", 2.0, 439e12, (33, 137, 216, 238, 229)),
+            ("f32", 4.0, 220e12, (28, 90, 131, 147, 153)),
+        )
+        for size, rate in zip((512, 1024, 2048, 4096, 8192), rates, strict=True)
+    ),
+]
+"""Squares by cuBLAS in TFLOP/s: of an H100 SXM by fast.cu and by blackwell-tensorcore-kernels, of an RTX PRO 6000
+Max-Q by the latter."""
+
+
+def test_published_products_of_two_devices() -> None:
+    """No figure of the model was fitted to the second device.
+
+    Off by more are the smallest products, which cuBLAS computes by larger tiles, and f16 of 4096 and more on a card
+    whose power is limited to 300 W.
+    """
+    off = {}
+    for target, dtype, width, peak, size, rate in PUBLISHED:
+        moved = int(size * size * width)
+        cost = Cost(2 * size**3, 0, 2 * moved, moved)
+        sizes = GemmSizes(1, size, size, size, dtype, width)
+        ns = 1000 + best_time(sizes, cost, target, peak).exec_ns
+        off[target.name, dtype, size] = 2 * size**3 / ns / 1000 / rate - 1
+    far = {key for key, one in off.items() if abs(one) > 0.2}
+    assert far == {
+        ("rtx-pro-6000-max-q", dtype, size)
+        for dtype, size in (("f16", 512), ("f32", 512), ("f16", 4096), ("f16", 8192))
+    }
+    assert all(-0.2 < one < 1 for one in off.values())

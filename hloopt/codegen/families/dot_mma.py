@@ -149,7 +149,7 @@ class _Product(ProductWriter):
         """The products of one stage."""
         e, tiling = self.f.elements, self.tiling
         tiles_m, tiles_n = tiling.warp_m // 16, tiling.warp_n // 8
-        with e.counting(0, tiling.k // tiling.step.k, "deep", type=INT, unroll=0) as deep:
+        with e.counting(0, tiling.k // tiling.factors.depth, "deep", type=INT, unroll=0) as deep:
             left = self._fragments(loads[0], stage, deep, tiles_m, "left")
             for load, own in zip(loads[1:], sums, strict=True):
                 right = self._fragments(load, stage, deep, tiles_n, "right")
@@ -159,14 +159,22 @@ class _Product(ProductWriter):
                 ):
                     # Of terms the small products come first; that of two second terms is left out.
                     for first, second in ((1, 0), (0, 1), (0, 0))[-tiling.factors.products :]:
-                        e.scope.add(
-                            MultiplyMatrices(
-                                tiling.step.name,
-                                tuple(own[i, j, at] for at in range(4)),
-                                tuple(left[first][i, at] for at in range(4)),
-                                tuple(right[second][j, at] for at in range(2)),
-                            )
-                        )
+                        for part in range(2) if tiling.halves else range(1):
+                            self._step_of(own, left[first], right[second], (i, j), part)
+
+    def _step_of(
+        self, sums: Array, left: Array, right: Array, at: tuple[Index, Index], part: int
+    ) -> None:
+        """One step, of the whole depth or of a half of it."""
+        step, (i, j) = self.tiling.step, at
+        self.f.elements.scope.add(
+            MultiplyMatrices(
+                step.name,
+                tuple(sums[i, j, one] for one in range(4)),
+                tuple(left[i, part * step.left + one] for one in range(step.left)),
+                tuple(right[j, part * step.right + one] for one in range(step.right)),
+            )
+        )
 
     def _fragments(
         self, load: TileLoad, stage: Index, deep: Index, count: int, name: str

@@ -49,19 +49,18 @@ def _fits(site: Site) -> Verdict:
     factors = factors_of(site.region, contraction)
     if isinstance(factors, str):
         return NO(factors)
-    step = MATRIX_STEPS[factors.step]
-    have, need = site.target.capability, step.capability
+    have, need = site.target.capability, factors.capability
     if have < need:
         words = [".".join(map(str, one)) for one in (need, have)]
         return NO(
-            f"products of {step.dtype} by matrix units need compute capability {words[0]}; "
-            f"{site.target.name} has {words[1]}"
+            f"products of {MATRIX_STEPS[factors.step].dtype} by matrix units need compute capability "
+            f"{words[0]}; {site.target.name} has {words[1]}"
         )
     if not shapes_of(site, factors):
         most = site.target.shared_per_block_optin
         return NO(f"no tile has room in the {most} bytes of shared memory of a block")
     terms = f" {factors.products} times" if factors.products > 1 else ""
-    return YES(f"{step.name}{terms}: {described(contraction)}")
+    return YES(f"{factors.step}{terms}: {described(contraction)}")
 
 
 def _wanted(site: Site) -> Verdict:

@@ -34,6 +34,9 @@ __all__ = [
 CHUNK_BYTES: Final = 16
 """What one thread copies at once, and a row of a matrix that is loaded."""
 
+_WHOLE_STEPS: Final = (8, 0)
+_HALF_STEP: Final = "m16n8k8.f16"
+
 _GROUP: Final = 8
 """Tiles along m that run one after the other, so that they find the same columns in the cache."""
 
@@ -90,6 +93,7 @@ class MatrixTiling:
     stages          tiles of each operand in shared memory
     split, steps    parts of the contracted axis, and tiles along one
     rights          right operands, each with sums of its own
+    halves          whether what is read for a step is multiplied in two, each half as deep
     """
 
     factors: MatrixFactors
@@ -104,6 +108,7 @@ class MatrixTiling:
     blocks_n: int
     split: int = 1
     rights: int = 1
+    halves: bool = False
 
     @property
     def warps_n(self) -> int:
@@ -128,7 +133,7 @@ class MatrixTiling:
     @property
     def step(self) -> MatrixStep:
         """One step of the matrix units."""
-        return MATRIX_STEPS[self.factors.step]
+        return MATRIX_STEPS[_HALF_STEP if self.halves else self.factors.step]
 
     @property
     def group(self) -> int:
@@ -163,9 +168,11 @@ def rights_of(region: Region) -> int:
 
 
 def shapes_of(site: Site, factors: MatrixFactors) -> list[dict[str, int]]:
-    """The tiles that a block of a device has room for."""
+    """The tiles that a block of a device has room for; ``halves`` in those of devices with the smaller step."""
+    halves = {"halves": 1} if site.target.capability < _WHOLE_STEPS else {}
     return [
         {
+            **halves,
             "m": tile.rows,
             "n": tile.columns,
             "k": tile.depth_bytes // factors.bytes,
@@ -261,6 +268,7 @@ def matrix_tiling_of(
         -(-contraction.size("n") // tile["n"]),
         tile.get("split", 1),
         rights_of(region),
+        bool(tile.get("halves", 0)),
     )
     if tiling.threads > 1024:
         raise UsageError(
