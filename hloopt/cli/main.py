@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -57,6 +58,10 @@ COMMANDS = {
     "targets": ("targets", "List the devices hloopt knows, or the numbers of one."),
     "why": ("why", "Say what is slow, why, and what would help."),
 }
+
+
+_YOUNG: Final = 50_000
+"""Objects made until the collector looks for garbage: modules are large, and most of what is made stays."""
 
 
 def _show_tracebacks(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -147,6 +152,7 @@ cli.params.append(_TRACEBACK)
 def main() -> None:
     """Entry point: usage errors exit with 2, an interrupt with 130, a defect of hloopt with 70."""
     prepare_streams()
+    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
     try:
         code = cli.main(prog_name="hloopt", standalone_mode=False)
         sys.stdout.flush()

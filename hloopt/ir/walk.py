@@ -65,8 +65,12 @@ def callees_first(module: Module) -> list[Computation]:
 def callees(computation: Computation) -> Iterator[Computation]:
     """The computations that instructions of a computation name, as often as they do."""
     for instruction in computation:
-        if instruction.attributes:
-            yield from called_computations(instruction)
+        # Few instructions call anything, and every pass asks.
+        for value in instruction.attributes.values():
+            kind = type(value)
+            if kind is Computation or (kind is tuple and value and type(value[0]) is Computation):
+                yield from called_computations(instruction)
+                break
 
 
 def has_side_effect(instruction: Instruction) -> bool:

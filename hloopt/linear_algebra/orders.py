@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import combinations
+from heapq import heappop, heappush
 from typing import Final
 
 from hloopt.dataclass import dataclass
@@ -125,22 +125,64 @@ class ProductOrders:
             return _Planned(0.0, best.use)
         return best
 
-    def _greedy(self, uses: list[Use], kept: AbstractSet[TensorIndex]) -> Use:
-        while len(uses) > 1:
-            best: tuple[float, int, int, Use] | None = None
-            for one, other in combinations(range(len(uses)), 2):
-                if not set(uses[one].names) & set(uses[other].names):
-                    continue
-                rest = {
-                    n for at, use in enumerate(uses) if at not in (one, other) for n in use.names
-                }
-                use = self.nodes.contracted(uses[one], uses[other], kept | rest)
-                if best is None or use.node.seconds < best[0]:
-                    best = (use.node.seconds, one, other, use)
-            assert best is not None, "connected factors share an index"
-            _, one, other, made = best
-            uses = [use for at, use in enumerate(uses) if at not in (one, other)] + [made]
-        return uses[0]
+    def _greedy(self, uses: Sequence[Use], kept: AbstractSet[TensorIndex]) -> Use:
+        """Two at a time, those whose product takes least.
+
+        The prices of others stay: an index that they share with the two is one of the product, too.
+        """
+        left, pairs = _Factors(), list[tuple[float, int, int, Use]]()
+
+        def price(one: int, other: int) -> None:
+            needed = kept | left.shared_by_others(one, other)
+            made = self.nodes.contracted(left.uses[one], left.uses[other], needed)
+            heappush(pairs, (made.node.seconds, one, other, made))
+
+        for at, use in enumerate(uses):
+            left.add(at, use)
+        for at in range(len(uses)):
+            for other in left.near(at):
+                if other > at:
+                    price(at, other)
+        last = len(uses)
+        while len(left.uses) > 1:
+            assert pairs, "connected factors share an index"
+            _, one, other, made = heappop(pairs)
+            if one not in left.uses or other not in left.uses:
+                continue
+            left.remove(one)
+            left.remove(other)
+            left.add(last, made)
+            for near in left.near(last):
+                price(near, last)
+            last += 1
+        return left.uses.popitem()[1]
+
+
+class _Factors:
+    """Factors by number, and which of them have an index."""
+
+    def __init__(self) -> None:
+        self.uses: dict[int, Use] = {}
+        self._having: dict[TensorIndex, set[int]] = {}
+
+    def add(self, number: int, use: Use) -> None:
+        self.uses[number] = use
+        for name in use.names:
+            self._having.setdefault(name, set()).add(number)
+
+    def remove(self, number: int) -> None:
+        for name in self.uses.pop(number).names:
+            self._having[name].discard(number)
+
+    def near(self, number: int) -> list[int]:
+        """The factors that share an index with one."""
+        found = {at for name in self.uses[number].names for at in self._having[name]}
+        return sorted(found - {number})
+
+    def shared_by_others(self, one: int, other: int) -> set[TensorIndex]:
+        """The indices of two factors that a third one has."""
+        names = {*self.uses[one].names, *self.uses[other].names}
+        return {name for name in names if self._having[name] - {one, other}}
 
 
 def _parted(

@@ -112,7 +112,8 @@ class Twins:
         awake = set(self.awake(fusion)) & self._numbers.keys()
         if len(awake) <= _MANY:
             return []
-        if not _IN_PLACE.isdisjoint(self._opcodes(fusion)):
+        opcodes = self._opcodes(fusion)
+        if "concatenate" not in opcodes or not _IN_PLACE.isdisjoint(opcodes):
             return []
         classes = self._classes.setdefault(fusion, {})
         fallen = []
