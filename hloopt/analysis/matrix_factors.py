@@ -61,7 +61,7 @@ ALGORITHMS: Final[Mapping[str, MatrixFactors]] = MappingProxyType({
 """What f32 factors may be rounded to.  Of x3 a factor is the sum of two bf16; the product of both second ones
 is left out, as XLA does."""
 
-_ROUNDED: Final = frozenset({"f32", "bf16", "f16"})
+_ROUNDED: Final = frozenset({"f32", "bf16"})
 
 
 def matrix_factors(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from hloopt.analysis.backend_config import backend_kind, custom_name
+from hloopt.analysis.backend_config import backend_kind, custom_name, read_backend_config
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.matrix_factors import ALGORITHMS
 from hloopt.cost_models.attention import ATTENTION
 from hloopt.cost_models.model import NOTHING, PairCostModel, RunTime
-from hloopt.interpret.library_calls import config
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
 from hloopt.ops.traits import CONTRACTING
@@ -146,11 +145,13 @@ def _is_of_xla(kernel: Instruction) -> bool:
 
 
 def _is_highest(product: Instruction) -> bool:
-    words = record_of(product.attributes, "operand_precision", tuple)
-    if product.opcode == "custom-call":
-        settings = config(product, "gemm_backend_config").get("precision_config", {})
-        words = settings.get("operand_precision")
-    return any(str(word).lower() == "highest" for word in words or ())
+    if product.opcode != "custom-call":
+        words = record_of(product.attributes, "operand_precision", tuple) or ()
+        return any(word.lower() == "highest" for word in words)
+    settings: Any = read_backend_config(product) or {}
+    for name in ("gemm_backend_config", "precision_config", "operand_precision"):
+        settings = settings.get(name, settings) if isinstance(settings, dict) else None
+    return isinstance(settings, list) and "HIGHEST" in settings
 
 
 def _flops(cost: Cost) -> int:

@@ -11,6 +11,7 @@ import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.errors import UsageError
+from hloopt.kernels.costs import kernel_costs
 from hloopt.passes.dots.precision import DotPrecision
 from hloopt.targets import find_target
 from tests.helpers.support import invoke
@@ -94,6 +95,23 @@ ENTRY main {
     default = seconds(call % ("DEFAULT", "DEFAULT"))
     assert seconds(call % ("HIGHEST", "HIGHEST")) > 5 * default
     assert default == pytest.approx(seconds(LARGE % ", algorithm=dot_tf32_tf32_f32"), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "config", ['"junk"', "{}", '{"gemm_backend_config":{"precision_config":"x"}}']
+)
+@pytest.mark.parametrize("name", ["__cublas$gemm", "__cudnn$convForward"])
+def test_a_call_whose_configuration_is_no_record_is_priced(name: str, config: str) -> None:
+    """As by default."""
+    text = f"""HloModule call
+
+ENTRY main {{
+  x = f32[64,64] parameter(0)
+  ROOT y = f32[64,64] custom-call(x, x), custom_call_target="{name}", backend_config={config}
+}}
+"""
+    (row,) = kernel_costs(hloopt.parse(text), Predictor(model_for("xla-2026", find_target("h200"))))
+    assert row.seconds > 0
 
 
 def test_the_option_is_the_pass_before_all_others(tmp_path: Path) -> None:
