@@ -18,6 +18,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.ir.walk import open_computations
 from hloopt.linear_algebra import LinearAlgebra
 from hloopt.linear_algebra.clusters import clusters
+from hloopt.linear_algebra.orders import PairBudget
 from hloopt.passes.dots.strength_reduction import DotStrengthReduction, as_reduction
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import Site, row_major, sites
@@ -242,10 +243,10 @@ def orders(subject: Subject) -> Iterator[FindingCandidate]:
     """Those that the pass ``linear-algebra`` writes anew, all of a computation together."""
     target = subject.planner.predictor.target
     algebra = LinearAlgebra(reassociate=True, target=target.name)
-    effects = Effects(subject.module)
+    effects, budget = Effects(subject.module), PairBudget()
     for computation in open_computations(subject.module):
         found = clusters(computation, target, effects, Matrices())
-        plans = [plan for cluster in found if (plan := cluster.plan())]
+        plans = [plan for cluster in found if (plan := cluster.plan(budget))]
         if not plans:
             continue
         sites = tuple(value.root for plan in plans for value in plan.cluster.values)

@@ -8,6 +8,7 @@ and the sides of a dot mean nothing.  ``products.py`` has the laws: distribution
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import ClassVar, Final
 
 from hloopt.analysis.effects import Effects
@@ -16,6 +17,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import open_computations
 from hloopt.linear_algebra.clusters import KINDS, Cluster, clusters
+from hloopt.linear_algebra.orders import PairBudget
 from hloopt.linear_algebra.structured import write_structured
 from hloopt.rewrite import Pass, PassLog
 from hloopt.targets import find_target
@@ -24,6 +26,14 @@ __all__ = ["LinearAlgebra"]
 
 _ROUNDS: Final = 4
 _RULE: Final = "products and sums in the cheapest order"
+
+
+@dataclass
+class _PlanningState:
+    """Of one module: signatures of clusters without a better plan, which others are spared, and a budget."""
+
+    settled: set[object] = field(default_factory=set)
+    budget: PairBudget = field(default_factory=PairBudget)
 
 
 @dataclass(frozen=True)
@@ -84,9 +94,9 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Plan each computation, again where something was written: that may open more."""
         changed = False
-        effects, settled = Effects(module), set[object]()
+        effects, state = Effects(module), _PlanningState()
         for computation in open_computations(module):
-            changed |= self.run_on(computation, effects, log, settled)
+            changed |= self.run_on(computation, effects, log, state)
         return changed
 
     def run_on(
@@ -94,31 +104,33 @@ ENTRY main {
         computation: Computation,
         effects: Effects,
         log: PassLog,
-        settled: set[object] | None = None,
+        state: _PlanningState | None = None,
     ) -> bool:
-        """Plan the clusters of one computation; whether any was written anew.
-
-        ``settled`` are the signatures of those without a better plan, which others are spared.
-        """
-        rounds, matrices = 0, Matrices()
-        settled = set() if settled is None else settled
-        while rounds < _ROUNDS and self._all(computation, effects, matrices, settled, log):
-            rounds += 1
+        """Plan the clusters of one computation; whether any was written anew."""
+        matrices = Matrices()
+        state = state or _PlanningState()
         reassociates = self.fast_math or self.reassociate
         target = find_target(self.target)
-        read = write_structured(computation, matrices, target, log, reassociates=reassociates)
-        _remove_dead(read)
-        return rounds > 0 or bool(read)
+        rounds, changed = 0, False
+        while rounds < _ROUNDS:
+            while rounds < _ROUNDS and self._all(computation, effects, matrices, state, log):
+                rounds, changed = rounds + 1, True
+            read = write_structured(computation, matrices, target, log, reassociates=reassociates)
+            _remove_dead(read)
+            if not read:
+                break
+            rounds, changed = rounds + 1, True
+        return changed
 
     def _all(
         self,
         computation: Computation,
         effects: Effects,
         matrices: Matrices,
-        settled: set[object],
+        state: _PlanningState,
         log: PassLog,
     ) -> bool:
-        """Plan those that are not ``settled``, to which those are added that have no better plan."""
+        """Plan those that are not settled, to which those are added that have no better plan."""
         changed = False
         replaced: dict[Instruction, Instruction] = {}
         looks_at_floats = self.fast_math or self.reassociate or "missed" in log.kinds
@@ -131,20 +143,24 @@ ENTRY main {
             if any(value.root.computation is None for value in cluster.values):
                 continue
             signature = cluster.signature
-            if signature in settled:
+            if signature in state.settled:
                 continue
-            if self._one(cluster, replaced, log):
+            if self._one(cluster, state.budget, replaced, log):
                 changed = True
             else:
-                settled.add(signature)
+                state.settled.add(signature)
         return changed
 
     def _one(
-        self, cluster: Cluster, replaced: dict[Instruction, Instruction], log: PassLog
+        self,
+        cluster: Cluster,
+        budget: PairBudget,
+        replaced: dict[Instruction, Instruction],
+        log: PassLog,
     ) -> bool:
         """Write a cluster anew where its plan takes less."""
         first = cluster.values[0].root
-        plan = cluster.plan()
+        plan = cluster.plan(budget)
         if plan is None:
             return False
         if cluster.dtype.is_float and not (self.fast_math or self.reassociate):

@@ -20,6 +20,7 @@ from hloopt.linear_algebra.building import PlanWriter
 from hloopt.linear_algebra.known_products import KnownProducts
 from hloopt.linear_algebra.masks import is_summing
 from hloopt.linear_algebra.nodes import ONCE, Iterations, PlanNodes, Use
+from hloopt.linear_algebra.orders import PairBudget
 from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, reached, seconds
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.products import Addends, merged, settled
@@ -135,13 +136,13 @@ class Cluster:
         cost = self._seconds(), self._least(), self.flops, has_sums
         return self.dtype, self.iterations.count, values, tuple(seen.indices), leaves, cost
 
-    def plan(self) -> ClusterPlan | None:
+    def plan(self, budget: PairBudget) -> ClusterPlan | None:
         """A plan that takes less than what is there; None without one."""
         factors = (factor for value in self.values for factor in _factors(value.terms))
         if not align(factors, self.space):
             return None
         nodes = PlanNodes(self.space, self.prices, self.iterations, self._known.of_parts)
-        planner = ClusterPlanner(nodes)
+        planner = ClusterPlanner(nodes, budget)
         found: list[Addends] = []
         for value in self.values:
             products = merged(settled(value.terms, nodes))

@@ -16,14 +16,29 @@ from hloopt.linear_algebra.nodes import PlanNode, PlanNodes, Use
 from hloopt.linear_algebra.products import connected
 from hloopt.linear_algebra.terms import TensorIndex
 
-__all__ = ["ProductOrders", "alike"]
+__all__ = ["PairBudget", "ProductOrders", "alike"]
 
 _MOST_SETS: Final = 120
 """Connected sets of factors of a product, above which its order is found greedily."""
 _FEW: Final = 5
 """Factors of which all orders are looked at."""
-_MOST_PAIRS: Final = 700
+_MOST_PAIRS: Final = 4_000
 """Products of two that are looked at in one cluster."""
+_MODULE_PAIRS: Final = 4_500
+"""The same in a module; then each cluster has a few."""
+_FEW_PAIRS: Final = 250
+
+
+class PairBudget:
+    """How many products of two may still be looked at in a module."""
+
+    def __init__(self) -> None:
+        self.left = _MODULE_PAIRS
+
+    @property
+    def of_cluster(self) -> int:
+        """What the next cluster may take."""
+        return min(_MOST_PAIRS, max(_FEW_PAIRS, self.left))
 
 
 @dataclass(frozen=True)
@@ -37,11 +52,12 @@ class _Planned:
 class ProductOrders:
     """Orders of products over the nodes of a cluster; ``within`` are the products of two looked at."""
 
-    def __init__(self, nodes: PlanNodes) -> None:
+    def __init__(self, nodes: PlanNodes, budget: PairBudget) -> None:
         self.nodes = nodes
         self.paid: set[PlanNode] = set()
         self.within: set[PlanNode] = set()
-        self._left = _MOST_PAIRS
+        self._budget = budget
+        self._left = budget.of_cluster
 
     @property
     def is_spent(self) -> bool:
@@ -114,6 +130,7 @@ class ProductOrders:
             other = table.get(group ^ part) if part & group == part > group ^ part else None
             if other is not None:
                 self._left -= 1
+                self._budget.left -= 1
                 use = self.nodes.contracted(one.use, other.use, needed)
                 self.within.add(use.node)
                 own = 0.0 if use.node in self.paid else use.node.seconds

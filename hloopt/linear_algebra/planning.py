@@ -14,7 +14,7 @@ from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.linear_algebra.nodes import PlanNode, PlanNodes, Use
-from hloopt.linear_algebra.orders import ProductOrders, alike
+from hloopt.linear_algebra.orders import PairBudget, ProductOrders, alike
 from hloopt.linear_algebra.products import (
     Addends,
     Factors,
@@ -82,9 +82,9 @@ class _Form:
 class ClusterPlanner:
     """Plans the values of one cluster over its nodes."""
 
-    def __init__(self, nodes: PlanNodes) -> None:
+    def __init__(self, nodes: PlanNodes, budget: PairBudget) -> None:
         self.nodes = nodes
-        self.orders = ProductOrders(nodes)
+        self.orders = ProductOrders(nodes, budget)
         self.seen: Counter[PlanNode] = Counter()
         self._tries = 0
         self._known: dict[
