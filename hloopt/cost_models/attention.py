@@ -40,6 +40,8 @@ ATTENTION: Final = "attention"
 
 _ROWS: Final = 128
 """Of a block, which reads all columns."""
+_WARP_ROWS: Final = 16
+"""Of a warp: fewer take as long."""
 _COLUMNS: Final = 64
 """Of a tile."""
 _TEST: Final = 0.05
@@ -106,7 +108,8 @@ def _run_time(fusion: Instruction, form: Attention, times: DeviceTimes) -> RunTi
         return None
     # A block has too few warps to fill a core, and the last blocks leave cores idle.
     waves = -(-blocks // target.cores) * target.cores / blocks
-    compute = (products + issued) * waves
+    idle = -(-rows // _WARP_ROWS) * _WARP_ROWS / rows
+    compute = (products + issued) * waves * idle
     moving = read * 1e9 + write
     flops = 2 * form.multiply_adds + len(often) * scores
     first = sized / target.memory_bandwidth * 1e9 + (LAUNCH_NS if sized else 0.0)

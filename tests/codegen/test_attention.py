@@ -14,8 +14,13 @@ from hloopt.analysis.region import region_of
 from hloopt.backends.nvrtc import compile_cuda, nvrtc_for
 from hloopt.codegen.program import KernelProgram
 from hloopt.errors import DeviceError, UsageError
+from hloopt.ir import Instruction
 from hloopt.kernels.attention_recognition import AttentionRecognition
+from hloopt.kernels.kernel import Site
+from hloopt.kernels.limits import Limits
+from hloopt.kernels.registry import find_kernel
 from hloopt.runtime.inputs import generate
+from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, compile_everywhere, planned
 from tests.helpers.attention_text import AttentionText
 
@@ -60,11 +65,36 @@ def test_forms(form: AttentionText) -> None:
 
 
 @pytest.mark.parametrize("units", [0, 1])
-@pytest.mark.parametrize("tile", [{"rows": 16, "columns": 16}, {"rows": 32, "columns": 48}])
+@pytest.mark.parametrize(
+    "tile",
+    [
+        {"rows": 16, "columns": 16},
+        {"rows": 32, "columns": 48},
+        {"rows": 16, "columns": 32, "prefetch": 0},
+    ],
+)
 def test_tiles(tile: dict[str, int], units: int) -> None:
     """Other tiles than the default ones, and lanes that multiply by themselves."""
     form = replace(PLAIN, rows=40, columns=50)
     check_kernel(fused(form), "attention", {**tile, "units": units}, everywhere=False)
+
+
+def test_what_is_copied() -> None:
+    """Keys and values come by asynchronous copies where 16 bytes of them lie together, else by elements."""
+    for form, count in ((PLAIN, 2), (replace(PLAIN, depth=17), 1), (replace(PLAIN, wide=9), 1)):
+        _, _, program = planned(fused(form), "attention", {"rows": 16, "columns": 16})
+        assert program.text.count("commit_async();") == count
+    target = replace(PLAIN, mask="none", rows=128, columns=128)
+    site = Site(region_of(only(fused(target))), find_target("h200"), Limits())
+    kernel = find_kernel("attention")
+    assert kernel.tile(site)["prefetch"] == 1
+    assert kernel.tile(replace(site, target=find_target("t4")))["prefetch"] == 0
+
+
+def only(text: str) -> Instruction:
+    """The one kernel of a program."""
+    (found,) = (one for one in hloopt.parse(text).entry if custom_name(one) == "attention")
+    return found
 
 
 @pytest.mark.parametrize("kind", ["bf16", "f32"])

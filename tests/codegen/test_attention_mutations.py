@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +12,19 @@ import hloopt
 from hloopt.codegen.program import KernelProgram, ProgramPart
 from hloopt.errors import EvaluationError
 from hloopt.ir import Module
-from hloopt.kernel_ir.expressions import Binary, Element, Expr, Select
+from hloopt.kernel_ir.expressions import TRUE, Binary, Element, Expr, Select
 from hloopt.kernel_ir.rewriting import rewritten
 from hloopt.kernel_ir.statements import (
     Barrier,
+    Commit,
+    Copy,
     If,
     Let,
     LoadMatrices,
     MultiplyMatrices,
     Set,
     Statement,
+    Wait,
 )
 from hloopt.kernel_ir.verifier import KernelError, verify
 from hloopt.runtime.inputs import generate
@@ -32,7 +35,8 @@ from tests.codegen.test_matrix_mutations import Change, changed
 from tests.helpers.attention_text import AttentionText
 
 TEXT = fused(AttentionText(1, 40, 50, 24, 24, mask="given", low="-inf"))
-TILE = {"rows": 32, "columns": 16, "units": 1}
+TILE = {"rows": 32, "columns": 16, "units": 1, "prefetch": 0}
+COPIED = {**TILE, "prefetch": 1}
 
 
 def number(kind: type, at: int) -> Change:
@@ -122,9 +126,47 @@ MISTAKES: dict[str, Change] = {
 }
 
 
-def judged(module: Module, program: KernelProgram, change: Change) -> bool | None:
+def copies(make: Callable[[Copy], Copy]) -> Change:
+    """Other copies of keys and values."""
+    return lambda one, _: [make(one)] if isinstance(one, Copy) else None
+
+
+def _swapped(one: Copy) -> Copy:
+    """The first of the two tiles."""
+    array = replace(one.target.element.array, name="tile")  # type: ignore[union-attr]
+    return replace(
+        one, target=replace(one.target, element=replace(one.target.element, array=array))
+    )  # type: ignore[type-var]
+
+
+def _early(one: Statement, _: bool) -> list[Statement] | None:
+    """The barrier before the wait: what other threads copied need not be there."""
+    if isinstance(one, Wait):
+        return [Barrier(), one]
+    return [] if isinstance(one, Barrier) and one.scope == "block" else None
+
+
+COPY_MISTAKES: dict[str, Change] = {
+    "no wait for the keys": number(Wait, 0),
+    "no wait for the values": number(Wait, 1),
+    "keys in no group": number(Commit, 0),
+    "values in no group": number(Commit, 1),
+    "keys that are waited for a group too late": lambda one, _: (
+        [replace(one, groups=1)] if isinstance(one, Wait) else None
+    ),
+    "no barrier behind the keys": number(Barrier, 0),
+    "no barrier behind the values": number(Barrier, 1),
+    "barriers before the waits": _early,
+    "values over keys that are still read": copies(_swapped),
+    "what lies behind the last column is read": copies(lambda one: replace(one, test=TRUE)),
+}
+
+
+def judged(
+    module: Module, program: KernelProgram, change: Change, tile: Mapping[str, int] = TILE
+) -> bool | None:
     """Whether a changed kernel passes; None where nothing was changed."""
-    _, plan, _ = planned(TEXT, "attention", TILE)
+    _, plan, _ = planned(TEXT, "attention", tile)
     (part,) = (one for one in program.parts if one.function is not None)
     assert part.function is not None
     function = replace(part.function, body=changed(part.function.body, change))
@@ -166,3 +208,17 @@ def test_the_kernel_itself_passes(made: tuple[Module, KernelProgram]) -> None:
     """What is found is the mistake: a barrier more changes nothing."""
     twice: Change = lambda one, _: [one, Barrier()] if isinstance(one, Barrier) else None  # noqa: E731
     assert judged(*made, twice) is True
+
+
+@pytest.mark.parametrize("name", COPY_MISTAKES)
+def test_a_mistake_of_copies_is_found(name: str) -> None:
+    """Of copies that are under way while something else is multiplied."""
+    module, _, program = planned(TEXT, "attention", COPIED)
+    assert judged(module, program, COPY_MISTAKES[name], COPIED) is False
+
+
+def test_the_copying_kernel_itself_passes() -> None:
+    """A barrier more, and a wait more, change nothing."""
+    twice: Change = lambda one, _: [one, one] if isinstance(one, Barrier | Wait) else None  # noqa: E731
+    module, _, program = planned(TEXT, "attention", COPIED)
+    assert judged(module, program, twice, COPIED) is True

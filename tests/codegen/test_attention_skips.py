@@ -70,7 +70,20 @@ def masking(text: str) -> list[Masking | None]:
     return [masking_of(form) for form in forms(text)]
 
 
+def by_distance(text: str) -> str:
+    """A causal mask by a distance that is a float."""
+    return text.replace(
+        _SAME,
+        "compare(far, zeros), direction=GE",
+    ).replace(
+        "may = pred",
+        "away = s32[65,80] subtract(row_at, column_at)\n  far = f32[65,80] convert(away)\n"
+        "  nil = f32[] constant(0)\n  zeros = f32[65,80] broadcast(nil), dimensions={}\n  may = pred",
+    )
+
+
 TEXTS: dict[str, str] = {
+    "by distance": by_distance(CAUSAL.text()),
     "causal": CAUSAL.text(),
     "causal with -inf": replace(CAUSAL, low="-inf").text(),
     "window": window(CAUSAL.text()),
@@ -182,6 +195,35 @@ def test_gradients(name: str, change: Callable[..., None] | None) -> None:
     check_kernel(text, "attention", TILE, inputs=given, everywhere=False)
 
 
+def deep(text: str, depth: int) -> str:
+    """A mask, and scores, that are computed from one value twice, again and again."""
+    lines = []
+    for at in range(depth):
+        before = "column_at" if not at else f"deep_{at - 1}"
+        lines.append(f"deep_{at} = s32[65,80] minimum({before}, {before})")
+    for at in range(depth):
+        before = "scaled" if not at else f"wide_{at - 1}"
+        lines.append(f"wide_{at} = f32[1,65,80] add({before}, {before})")
+    made = "\n  ".join(lines)
+    return text.replace(
+        f"may = pred[65,80] {_SAME}",
+        f"{made}\n  may = pred[65,80] compare(row_at, deep_{depth - 1}), direction=GE",
+    ).replace("add(scaled, penalty)", f"add(wide_{depth - 1}, penalty)")
+
+
+@pytest.mark.parametrize("name", ["causal", "added"])
+def test_values_that_are_used_twice(name: str) -> None:
+    """What is said of them is said once: nothing grows by a factor with each op."""
+    text = deep(TEXTS[name], 5)
+    assert text.count("minimum(") == 5
+    (found,) = masking(fused_text(text))
+    assert (found is None) == (name == "added")
+    if found is not None:
+        check_kernel(fused_text(text), "attention", TILE, everywhere=False)
+    (found,) = masking(fused_text(deep(TEXTS[name], 60)))
+    assert (found is None) == (name == "added")
+
+
 def test_the_share_that_is_left() -> None:
     """Of a causal mask half of the tiles and the diagonal, of a window what is near it."""
     (causal,) = masking(fused_text(replace(CAUSAL, rows=1024, columns=1024).text()))
@@ -259,7 +301,7 @@ MISTAKES: dict[str, tuple[Change, Callable[..., None]]] = {
     "sizes that are not read": (folds("greatest_size"), _nan_value),
     "sizes of nothing": (folds("greatest"), _nan_value),
     "no barrier in the first launch": (number(Barrier, 0), _nan_value),
-    "a mask that begins a tile early": (let("masked", _nearer), lambda *_: None),
+    "a mask that begins a tile early": (let("place", _nearer), lambda *_: None),
 }
 
 

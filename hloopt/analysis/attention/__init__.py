@@ -8,9 +8,9 @@ from hloopt.analysis.attention.form import (
     matrix_kind,
     matrix_terms,
 )
-from hloopt.analysis.attention.masked_values import Limit, TileBound
 from hloopt.analysis.attention.masking import Masking, masking_of
 from hloopt.analysis.attention.rescaling import LateFactor, Rescaling
+from hloopt.analysis.attention.tile_bounds import Limit, TileBound
 
 __all__ = [
     "Attention",

@@ -7,24 +7,35 @@ than there is between a limit and the number for which it stands.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from hloopt.analysis.attention.axes import Along, AxisNumber, known_along
+from hloopt.analysis.attention.axes import Along, known_along
 from hloopt.analysis.attention.form import Attention, ScoreSweep
 from hloopt.analysis.attention.places import along_operand, viewed
 from hloopt.analysis.attention.rescaling import of_a_row
+from hloopt.analysis.attention.tile_bounds import (
+    UNDERFLOW,
+    Limit,
+    TileBound,
+    differing,
+    heroes_above,
+    is_low,
+    made_bound,
+    reducer_of,
+    rises,
+    root_of,
+)
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
-__all__ = ["Limit", "MaskedSweep", "TileBound", "heroes_above", "reducer_of", "root_of"]
+__all__ = ["MaskedSweep"]
 
 T_co = TypeVar("T_co", covariant=True)
 
-_UNDERFLOW: Final = -110.0
-"""Exponentials below are zero in f32, and in all narrower types: the least number is exp(-103.3)."""
 _FINITE: Final = 1e37
 """Sizes up to here are of numbers that f32 and bf16 have, rounded or not."""
 _NONZERO: Final = 1e-37
@@ -32,70 +43,10 @@ _WIDE: Final = frozenset({"f32", "bf16", "f64"})
 _MOST_DEEP: Final = 64
 
 
-@dataclass(frozen=True)
-class TileBound:
-    """What a number is at most.
-
-    op     constant, value (an element a row or a column), size (the greatest of an operand), or of ``parts``
-           add, multiply, divide, maximum, negate, abs
-    along  of a value; ``axes`` are those along which it differs: any place will do along the others
-    """
-
-    op: str
-    parts: tuple[TileBound, ...] = ()
-    number: float = 0.0
-    value: Instruction | None = None
-    along: Along = ()
-    axes: frozenset[AxisNumber] = frozenset()
-
-    def walk(self) -> Iterator[TileBound]:
-        """All of it."""
-        yield self
-        for part in self.parts:
-            yield from part.walk()
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A tile may be left out where ``bound`` is no greater than ``most``, and no NaN, in each row or column."""
-
-    bound: TileBound
-    most: float
-
-
-def root_of(form: Attention, one: Instruction, along: Along) -> tuple[Instruction, Along]:
-    """What views are of, and what it lies along."""
-    while viewed(one):
-        own = along_operand(form, one, along, 0)
-        if own is None:
-            break
-        one, along = one.operands[0], own
-    return one, along
-
-
-def reducer_of(one: Instruction) -> str:
-    return one.attributes["to_apply"].root.opcode if one.opcode == "reduce" else ""
-
-
-def heroes_above(form: Attention, value: Instruction) -> set[Instruction]:
-    """The nearest heroes, or contexts, that a value is computed from."""
-    pending, seen = [value], {value}
-    found = set()
-    while pending:
-        one = pending.pop()
-        if one not in form.along:
-            continue
-        if one.opcode in ("reduce", "dot"):
-            found.add(one)
-            continue
-        new = [part for part in one.operands if part not in seen]
-        seen.update(new)
-        pending += new
-    return found
-
-
 class _Rule(Protocol[T_co]):
     """What is said of a value by what it is computed from."""
+
+    __name__: str
 
     def __call__(self, one: Instruction, along: Along, deep: int = 0) -> T_co | None:
         """None where nothing is known."""
@@ -109,6 +60,7 @@ class MaskedSweep:
     sweep: ScoreSweep
     number: int
     world: tuple[Instruction, Along, bool]
+    made: dict[tuple[str, Instruction, Along], Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.earlier = {one for sweep in self.form.sweeps[: self.number] for one in sweep.heroes}
@@ -126,7 +78,7 @@ class MaskedSweep:
                 own = self.zero(source, along)
             elif reducer_of(hero) == "maximum":
                 upper = self.upper(source, along)
-                if upper is not None and _is_low(upper):
+                if upper is not None and is_low(upper):
                     places = self.form.along[hero]
                     so_far = TileBound(
                         "value", value=hero, along=places, axes=frozenset(known_along(places))
@@ -163,10 +115,7 @@ class MaskedSweep:
             return None if splat is None or np.iscomplexobj(splat) else float(splat)
         if deep > _MOST_DEEP or not one.op.is_elementwise or one in self.form.along:
             return None
-        parts = []
-        for number, operand in enumerate(one.operands):
-            own = along_operand(self.form, one, along, number)
-            parts.append(None if own is None else self.known(operand, own, deep + 1))
+        parts = [self._part(self.known, one, along, at, deep) for at in range(len(one.operands))]
         if one.opcode == "select" and parts[0] is not None:
             return parts[1] if parts[0] else parts[2]
         if one.array.dtype.is_pred:
@@ -192,7 +141,7 @@ class MaskedSweep:
             return self._all(self._part(self.zero, one, along, at, deep) for at in (0, 1))
         if one.opcode == "exponential":
             upper = self._part(self.upper, one, along, 0, deep)
-            return [Limit(upper, _UNDERFLOW)] if upper is not None and _is_low(upper) else None
+            return [Limit(upper, UNDERFLOW)] if upper is not None and is_low(upper) else None
         if one.opcode == "multiply":
             for at in (0, 1):
                 own = self._part(self.zero, one, along, at, deep)
@@ -206,7 +155,7 @@ class MaskedSweep:
             divisor = self._outer_part(one, along, 1)
             factor = self._part(self.known, one, along, 1, deep)
             if factor is not None:
-                return own if factor else None
+                return own if factor and not math.isnan(factor) else None
             if divisor is not None:
                 size = TileBound("abs", (divisor,))
                 return [*own, Limit(TileBound("negate", (size,)), -_NONZERO)]
@@ -230,20 +179,20 @@ class MaskedSweep:
             return self._greatest(self.upper, one, along, (0, 1), deep)
         if one.opcode == "add":
             parts = [self._part(self.upper, one, along, at, deep) for at in (0, 1)]
-            return _made("add", parts)
+            return made_bound("add", parts)
         if one.opcode == "subtract":
             other = self._outer_part(one, along, 1, may_run=True)
             less = None if other is None else TileBound("negate", (other,))
             if less is None:
                 less = self._part(self.size, one, along, 1, deep)
-            return _made("add", [self._part(self.upper, one, along, 0, deep), less])
+            return made_bound("add", [self._part(self.upper, one, along, 0, deep), less])
         if one.opcode == "multiply":
             for at in (0, 1):
                 own = along_operand(self.form, one, along, at)
                 factor = None if own is None else self.known(one.operands[at], own)
                 if factor is not None and 0 < factor < math.inf:
                     part = self._part(self.upper, one, along, 1 - at, deep)
-                    return _made("multiply", [part, TileBound("constant", number=factor)])
+                    return made_bound("multiply", [part, TileBound("constant", number=factor)])
         return self.size(one, along, deep)
 
     def size(self, one: Instruction, along: Along, deep: int = 0) -> TileBound | None:
@@ -264,18 +213,18 @@ class MaskedSweep:
             depth = TileBound("constant", number=2.0 * own.size("k"))
             sides = [TileBound("size", value=side.instruction) for side in (own.lhs, own.rhs)]
             return TileBound("multiply", (TileBound("multiply", (depth, sides[0])), sides[1]))
-        if viewed(one) or one.opcode in ("convert", "negate", "abs"):
+        if viewed(one) or one.opcode in ("convert", "negate", "abs", "tanh"):
             return self._part(self.size, one, along, 0, deep)
         if one.opcode == "select":
             return self._greatest(self.size, one, along, self._chosen(one, along), deep)
         if one.opcode in ("add", "subtract", "multiply"):
             op = "multiply" if one.opcode == "multiply" else "add"
-            return _made(op, [self._part(self.size, one, along, at, deep) for at in (0, 1)])
+            return made_bound(op, [self._part(self.size, one, along, at, deep) for at in (0, 1)])
         if one.opcode == "divide":
             divisor = self._outer_part(one, along, 1)
             less = None if divisor is None else TileBound("abs", (divisor,))
-            return _made("divide", [self._part(self.size, one, along, 0, deep), less])
-        return TileBound("constant", number=1.0) if one.opcode == "tanh" else None
+            return made_bound("divide", [self._part(self.size, one, along, 0, deep), less])
+        return None
 
     # ---- parts --------------------------------------------------------------------------------------
 
@@ -283,7 +232,13 @@ class MaskedSweep:
         self, rule: _Rule[T_co], one: Instruction, along: Along, number: int, deep: int
     ) -> T_co | None:
         own = along_operand(self.form, one, along, number)
-        return None if own is None else rule(one.operands[number], own, deep + 1)
+        if own is None:
+            return None
+        key = (rule.__name__, one.operands[number], own)
+        if key not in self.made:
+            self.made[key] = rule(one.operands[number], own, deep + 1)
+        found: T_co | None = self.made[key]
+        return found
 
     def _all(self, found: Iterable[list[Limit] | None]) -> list[Limit] | None:
         parts: list[Limit] = []
@@ -291,7 +246,7 @@ class MaskedSweep:
             if own is None:
                 return None
             parts += own
-        return parts
+        return list(dict.fromkeys(parts))
 
     def _chosen(self, select: Instruction, along: Along) -> tuple[int, ...]:
         """Which operands a select may take."""
@@ -308,7 +263,7 @@ class MaskedSweep:
         deep: int,
     ) -> TileBound | None:
         parts = [self._part(rule, one, along, at, deep) for at in numbers]
-        return parts[0] if len(parts) == 1 else _made("maximum", parts)
+        return parts[0] if len(parts) == 1 else made_bound("maximum", parts)
 
     def _outer_part(
         self, one: Instruction, along: Along, number: int, *, may_run: bool = False
@@ -323,13 +278,13 @@ class MaskedSweep:
         """
         if not one.array.dtype.is_float or one.array.dtype.name not in (*_WIDE, "f16"):
             return None
-        axes, form = _differing(self.form, one, along), self.form
+        axes, form = differing(self.form, one, along), self.form
         if not axes <= {*form.batch, *form.rows} and not axes <= {*form.batch, *form.columns}:
             return None
         above = heroes_above(form, one)
         if not above <= self.earlier:
-            rises = may_run and self.running is not None and _rises(one, self.running)
-            if not rises:
+            is_so_far = may_run and self.running is not None and rises(one, self.running)
+            if not is_so_far:
                 return None
         return TileBound("value", value=one, along=along, axes=axes)
 
@@ -341,54 +296,6 @@ class MaskedSweep:
         row = of_a_row(divisor)
         late = rescaling.kept.values()
         return row is not None and any(one is not None and one.value is row for one in late)
-
-
-def _differing(
-    form: Attention, one: Instruction, along: Along, deep: int = 0
-) -> frozenset[AxisNumber]:
-    """The axes along which the elements of a value may differ."""
-    if one.literal is not None and one.literal.splat is not None:
-        return frozenset()
-    descends = one not in form.along and (viewed(one) or one.op.is_elementwise)
-    if not descends or deep > _MOST_DEEP:
-        return frozenset(known_along(along))
-    found: set[AxisNumber] = set()
-    for number, operand in enumerate(one.operands):
-        own = along_operand(form, one, along, number)
-        if own is None:
-            return frozenset(known_along(along))
-        found |= _differing(form, operand, own, deep + 1)
-    return frozenset(found)
-
-
-def _is_low(upper: TileBound) -> bool:
-    """Whether something is there that takes a score so far down that its exponential may vanish."""
-    return any(one.op == "constant" and one.number <= _UNDERFLOW for one in upper.walk())
-
-
-def _rises(one: Instruction, greatest: Instruction) -> bool:
-    """Whether a value is the greatest score, moved and rounded, or the greater one of that and a constant."""
-    while one is not greatest:
-        parts = list(one.operands)
-        if one.opcode in ("maximum", "minimum"):
-            parts = [part for part in parts if _constant(part) is None]
-        elif not viewed(one) and one.opcode != "convert":
-            return False
-        if len(parts) != 1:
-            return False
-        (one,) = parts
-    return True
-
-
-def _constant(one: Instruction) -> Any:
-    while viewed(one):
-        one = one.operands[0]
-    return None if one.literal is None else one.literal.splat
-
-
-def _made(op: str, parts: Iterable[TileBound | None]) -> TileBound | None:
-    found = [part for part in parts if part is not None]
-    return TileBound(op, tuple(found)) if len(found) == 2 else None
 
 
 def _truth(opcode: str, parts: list[float | None]) -> float | None:

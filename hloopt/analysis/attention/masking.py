@@ -15,14 +15,9 @@ import numpy as np
 
 from hloopt.analysis.attention.axes import Along, known_along
 from hloopt.analysis.attention.form import Attention
-from hloopt.analysis.attention.masked_values import (
-    Limit,
-    MaskedSweep,
-    heroes_above,
-    reducer_of,
-    root_of,
-)
+from hloopt.analysis.attention.masked_values import MaskedSweep
 from hloopt.analysis.attention.places import ScoreTiles, along_operand, viewed
+from hloopt.analysis.attention.tile_bounds import Limit, heroes_above, reducer_of, root_of
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
@@ -35,7 +30,8 @@ _MOST_TILES: Final = 1 << 22
 _WORTH: Final = 0.9
 """Of the tiles that are computed: where more are, none is left out."""
 _NOMINAL: Final = (128, 64)
-"""Rows and columns of the tiles by which masks are compared."""
+"""Rows and columns of the tiles by which masks are compared; of few rows:"""
+_SMALL: Final = (16, 16)
 
 
 @dataclass(frozen=True)
@@ -91,16 +87,19 @@ class Masking:
 
 def masking_of(form: Attention) -> Masking | None:
     """The mask that leaves the fewest tiles; None where none leaves any out."""
-    height, width = _NOMINAL
-    if form.count(form.rows) * form.count(form.columns) > _MOST_TILES * height * width:
+    rows, columns = form.count(form.rows), form.count(form.columns)
+    height, width = _NOMINAL if rows > _NOMINAL[0] else _SMALL
+    if rows * columns > _MOST_TILES * height * width:
         return None
     best: Masking | None = None
     least = 1.0
     for mask, along in _masks(form):
         unreadable: set[Instruction] = set()
+        # What all places together do not overflow, none does.
+        ScoreTiles(form, rows, columns).table(mask, along, unreadable)
         every, some = ScoreTiles(form, height, width).table(mask, along, unreadable)
         for masked, there in ((False, not np.all(some)), (True, np.any(every))):
-            if not there and form.count(form.rows) > height:
+            if not there:
                 continue
             limits = tuple(
                 MaskedSweep(form, sweep, number, (mask, along, masked)).limits()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -27,6 +28,8 @@ Interval: TypeAlias = tuple[N, N]
 _VIEWS: Final = (REARRANGING - {"reverse", "slice"}) | {"copy"}
 _MOST_DEEP: Final = 64
 """Ops above each other that are looked at."""
+_EXACT: Final = 2**24
+"""Whole numbers up to here are f32, and so are their sums and differences."""
 _WIDEST: Final = 2**31
 """Intervals end where integers of kernels do."""
 
@@ -58,6 +61,10 @@ class Arithmetic(ABC, Generic[N]):
     def divided(self, value: N, divisor: int) -> Interval[N]:
         """Quotient and remainder of a number that is not negative."""
 
+    def named(self, value: N) -> N:
+        """The same, to be used several times."""
+        return value
+
     @abstractmethod
     def fits(self, interval: Interval[N], kind: DType) -> bool:
         """Whether a type is known to have all numbers of an interval."""
@@ -87,8 +94,15 @@ class _Tables(Arithmetic[Any]):
     def fits(self, interval: Interval[Any], kind: DType) -> bool:
         least = 0 if kind.kind == "unsigned" else -(2 ** (kind.bits - 1))
         most = least + 2**kind.bits
+        if kind.is_float:
+            least, most = -_EXACT, _EXACT + 1
         least, most = max(least, -_WIDEST), min(most, _WIDEST)
         return bool(np.min(interval[0]) >= least and np.max(interval[1]) < most)
+
+
+def _is_whole(kind: DType) -> bool:
+    """Whether elements may be whole numbers with exact sums; f32 are where they come from integers."""
+    return kind.is_integer or kind.name == "f32"
 
 
 def viewed(one: Instruction) -> bool:
@@ -146,18 +160,28 @@ class PlaceReader(Generic[N]):
     columns: Interval[N]
     arithmetic: Arithmetic[N]
     unreadable: set[Instruction]
+    known: dict[tuple[Instruction, Along], Interval[N] | None] = field(default_factory=dict)
 
     def read(self, one: Instruction, along: Along, deep: int = 0) -> Interval[N] | None:
         """The least and the greatest element in the tile; of a pred whether all hold, and whether any may."""
+        key = (one, along)
+        if key not in self.known:
+            found = self._fitting(one, along, deep)
+            if found is not None:
+                found = self.arithmetic.named(found[0]), self.arithmetic.named(found[1])
+            self.known[key] = found
+        return self.known[key]
+
+    def _fitting(self, one: Instruction, along: Along, deep: int) -> Interval[N] | None:
         kind = one.array.dtype
         if one in self.unreadable or deep > _MOST_DEEP:
             return None
-        if not (kind.is_pred or kind.is_integer):
+        if not (kind.is_pred or _is_whole(kind)):
             return None
         found = self._read(one, along, deep)
         if found is None:
             return (self._number(0), self._number(1)) if kind.is_pred else None
-        if kind.is_integer and not self.arithmetic.fits(found, kind):
+        if not kind.is_pred and not self.arithmetic.fits(found, kind):
             self.unreadable.add(one)
             return None
         return found
@@ -168,7 +192,9 @@ class PlaceReader(Generic[N]):
     def _read(self, one: Instruction, along: Along, deep: int) -> Interval[N] | None:
         if one.literal is not None:
             splat = one.literal.splat
-            return None if splat is None else (self._number(int(splat)), self._number(int(splat)))
+            if splat is None or not float(splat).is_integer() or abs(int(splat)) > _WIDEST:
+                return None
+            return self._number(int(splat)), self._number(int(splat))
         if one.opcode == "iota":
             part = along[one.attributes["iota_dimension"]]
             return None if part is None else self._places(part)
@@ -181,14 +207,14 @@ class PlaceReader(Generic[N]):
             if part is None:
                 return None
             parts.append(part)
-        if viewed(one) or (one.opcode == "convert" and one.operands[0].array.dtype.is_integer):
+        if viewed(one) or (one.opcode == "convert" and _is_whole(one.operands[0].array.dtype)):
             return parts[0]
         kind = one.operands[0].array.dtype
         if one.opcode == "compare":
             return self._compared(one.attributes["direction"], *parts)
         if one.opcode in ("and", "or", "not") and kind.is_pred:
             return self._joined(one.opcode, parts)
-        return self._computed(one.opcode, parts) if kind.is_integer else None
+        return self._computed(one.opcode, parts) if _is_whole(kind) else None
 
     def _computed(self, opcode: str, parts: Sequence[Interval[N]]) -> Interval[N] | None:
         (low, high), *others = parts

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hloopt.analysis.attention import LateFactor, Rescaling, ScoreSweep, TiledProduct
+from hloopt.analysis.contraction import AxisGroup
 from hloopt.analysis.index import Index
 from hloopt.codegen.families.attention_block import AttentionBlock
+from hloopt.codegen.families.attention_loads import ColumnTiles, load_rows
 from hloopt.codegen.families.attention_products import EIGHT, F32, HALVES, PAIR
 from hloopt.codegen.families.attention_results import store_contexts, store_rows
 from hloopt.codegen.families.attention_skips import TileSkips, write_sizes
@@ -38,6 +40,7 @@ def _emit(f: FunctionWriter) -> None:
         write_sizes(f, masking.sizes)
         return
     block = _Sweeps(f, form)
+    load_rows(block)
     skips = TileSkips.of(block)
     for number, sweep in enumerate(form.sweeps):
         block.sweep(sweep, number, skips)
@@ -76,15 +79,18 @@ class _Sweeps(AttentionBlock):
         folds: Mapping[Instruction, list[ThreadFold]],
     ) -> None:
         """Compute a tile of scores, and take it in."""
-        f, rescaling = self.f, sweep.rescaling
+        rescaling = sweep.rescaling
+        operands: list[tuple[TiledProduct, AxisGroup]] = [(one, "k") for one in sweep.scores]
+        operands += [(one, "n") for one in sweep.contexts]
+        columns = ColumnTiles(self, operands, first)
+        columns.begin()
         scores = {}
-        for product in sweep.scores:
-            self.load_columns(product, "k", first)
-            f.barrier()
+        for number, product in enumerate(sweep.scores):
+            values = columns.arrive(number)
             sums = self.products.cleared(self.width // EIGHT, f"{product.hero.name}_tile")
-            self.products.scores(product, self.own[product.hero], self.tile, sums)
+            self.products.scores(product, self.own[product.hero], values, sums)
             scores[product.hero] = sums
-            f.barrier()
+            columns.leave(number)
         tile = ScoreTile(self, first, scores)
         if rescaling is None:
             tile.fold(folds)
@@ -96,13 +102,12 @@ class _Sweeps(AttentionBlock):
             self._rescale(rescaling, own[rescaling.greatest], tile, folds, sweep.contexts)
             kept = {one: fold for one, fold in rest.items() if one in rescaling.kept}
             tile.fold(kept, [rescaling.kept[one] for one in kept])
-        for product in sweep.contexts:
+        for number, product in enumerate(sweep.contexts, len(sweep.scores)):
             late = rescaling.kept.get(product.hero) if rescaling is not None else None
             tile.weigh(product, late)
-            self.load_columns(product, "n", first)
-            f.barrier()
-            self.products.context(product, self.weights, self.tile, self.sums[product.hero])
-            f.barrier()
+            values = columns.arrive(number)
+            self.products.context(product, self.weights, values, self.sums[product.hero])
+            columns.leave(number)
         self.unbind()
 
     def _begun(self, hero: Instruction) -> list[ThreadFold]:

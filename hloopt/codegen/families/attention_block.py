@@ -8,8 +8,7 @@ from dataclasses import field
 
 from hloopt.analysis.attention import Attention, TiledProduct
 from hloopt.analysis.attention.axes import Along, AxisNumber
-from hloopt.analysis.contraction import Axis, AxisGroup, Side
-from hloopt.analysis.index import Index, Indices, delinearize, linearize, narrowed
+from hloopt.analysis.index import Index, Indices, delinearize, linearize
 from hloopt.codegen.elements import Elements
 from hloopt.codegen.emission import At, Emission, ValuePlace
 from hloopt.codegen.families.attention_products import (
@@ -20,16 +19,12 @@ from hloopt.codegen.families.attention_products import (
     MatrixProducts,
     TileProducts,
     WarpLanes,
-    stored_factor,
 )
-from hloopt.codegen.families.dot_index import operand_place
-from hloopt.codegen.families.sweeping import guarded
 from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, below, both
-from hloopt.kernel_ir.types import INT
+from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, both
 from hloopt.kernels.families.attention import WARP_ROWS, masking_in
 from hloopt.kernels.families.sweeps import WARP
 
@@ -98,8 +93,9 @@ class AttentionBlock:
         inner = [one.contraction.size("n") for one in form.contexts]
         for product, depth in zip(form.scores, depths, strict=True):
             self.own[product.hero] = self._shared(self.height, depth, f"{product.hero.name}_rows")
-            self._load_rows(product, self.own[product.hero])
-        self.tile = self._shared(self.width, max(depths + inner), "tile")
+        widest = max(depths + inner)
+        count = 2 if f.tile["prefetch"] else 1
+        self.tiles = [self._shared(self.width, widest, "tile") for _ in range(count)]
         if inner:
             self.weights = self.products.weights("weights")
 
@@ -152,96 +148,6 @@ class AttentionBlock:
         """Where each of some axes is, that are counted together."""
         sizes = [self.form.sizes[axis] for axis in axes]
         return dict(zip(axes, delinearize(count, sizes), strict=True))
-
-    def _load_rows(self, product: TiledProduct, tile: Array) -> None:
-        size = self.form.count(self.form.rows)
-        self._load(
-            product,
-            product.contraction.lhs,
-            "k",
-            self.form.rows,
-            self.first,
-            size,
-            self.height,
-            tile,
-        )
-
-    def load_columns(self, product: TiledProduct, group: AxisGroup, first: Index) -> None:
-        """The tile of what lies along the columns: ``group`` are the neighbours in a line."""
-        side = product.contraction.rhs
-        self._load(
-            product, side, group, self.form.columns, first, self.columns, self.width, self.tile
-        )
-
-    def _load(
-        self,
-        product: TiledProduct,
-        side: Side,
-        group: AxisGroup,
-        axes: Sequence[AxisNumber],
-        first: Index,
-        size: int,
-        count: int,
-        tile: Array,
-    ) -> None:
-        """Lines of an operand, one an index of ``axes``, into shared memory; zeros behind the last of each."""
-        f, e = self.f, self.e
-        depth = product.contraction.size(group)
-        padded = self.products.depth(depth)
-        run = next(run for run in (8, 4, 2, 1) if depth % run == 0)
-        runs = padded // run
-        length, kind = self.products.row_length(depth), self.products.kind(product)
-        zero = literal(0, kind)
-        steps = -(-count * runs // self.threads)
-        # Reads that are under way at once take registers.
-        with e.counting(0, steps, "load", type=INT, unroll=run // 2 or 1) as step:
-            number = step * self.threads + f.thread()
-            if number.high >= count * runs:
-                number = e.symbol(number, "run", 0, number.high)
-            with guarded(f, number, count * runs) as inside:
-                if product.contraction.quickest(side) == group:
-                    line, place = delinearize(inside, (count, runs))
-                else:
-                    place, line = delinearize(inside, (runs, count))
-                line = e.symbol(line, "line", 0, count - 1)
-                place = e.symbol(place * run, "place", 0, padded - run)
-                at = e.symbol(first + line, "at", 0, first.high + count - 1)
-                target = line * length + place
-                tests = [*below(at, size), *below(place, depth)]
-                if tests:
-                    self.products.put(tile, target, [zero] * run)
-                with e.when(*tests):
-                    known = {**self.at, **self.axes(axes, narrowed(at, size))}
-                    values = []
-                    for lane in range(run):
-                        deep = narrowed(place, depth - run + 1) + lane
-                        counts = self._operand_axes(product, known, group, deep)
-                        _, where = operand_place(side, counts)
-                        value = e.value(side.instruction, where)
-                        source = side.instruction.array.dtype
-                        values.append(stored_factor(e, value, source, product, kind))
-                    self.products.put(tile, target, values)
-
-    def _operand_axes(
-        self,
-        product: TiledProduct,
-        known: Mapping[AxisNumber, Index],
-        group: AxisGroup,
-        place: Index,
-    ) -> dict[Axis, Index]:
-        """Where each axis of a product is: ``place`` along one group, the others from the form's axes."""
-        found: dict[Axis, Index] = {}
-        for own, sizes in product.contraction.axes.items():
-            if own == group:
-                parts = delinearize(place, sizes)
-                found.update({(own, at): part for at, part in enumerate(parts)})
-                continue
-            for at in range(len(sizes)):
-                axes = product.axes.get((own, at), ())
-                if all(axis in known for axis in axes):
-                    sized = [self.form.sizes[axis] for axis in axes]
-                    found[own, at] = linearize([known[axis] for axis in axes], sized)
-        return found
 
     def invert(self) -> None:
         """Invert, once a row, what is known by now and scores are divided by."""

@@ -171,6 +171,8 @@ class LaneProducts(TileProducts):
                 for pair in range(PAIR):
                     column = j * EIGHT + self.lanes.t * PAIR + pair
                     self._add(sums, j, pair, left, tile[k * length + column])
+        # The next weights are written where these have been read.
+        self.e.scope.barrier("warp")
 
     def _rows(self, tile: Array, length: int, k: Index) -> list[Expr]:
         return [

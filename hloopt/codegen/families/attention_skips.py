@@ -19,7 +19,17 @@ from hloopt.codegen.scalars import convert, literal, scalar_op
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import TRUE, Expr, Select, Var, as_expr, both, eq
+from hloopt.kernel_ir.expressions import (
+    TRUE,
+    Expr,
+    IndexValue,
+    Number,
+    Select,
+    Var,
+    as_expr,
+    both,
+    eq,
+)
 from hloopt.kernel_ir.types import BOOL, FLOAT, INT
 from hloopt.kernels.families.attention import masking_in
 from hloopt.kernels.families.sweeps import WARP
@@ -30,8 +40,16 @@ __all__ = ["TileSkips", "write_sizes"]
 _OPS = {"add": "add", "multiply": "multiply", "divide": "divide", "maximum": "maximum"}
 
 
+@dataclass
 class _Code(Arithmetic[Expr]):
     """Expressions of a kernel."""
+
+    e: Elements
+
+    def named(self, value: Expr) -> Expr:
+        if isinstance(value, Var | Number | IndexValue):
+            return value
+        return self.e.scope.declare(value.type, value, "place")
 
     def number(self, value: int) -> Expr:
         return as_expr(value)
@@ -123,7 +141,7 @@ class TileSkips:
     def _masked(self, masking: Masking, first: Index) -> Expr:
         """Whether the mask takes away all of a tile; the same in all threads of the block."""
         block = self.block
-        arithmetic = _Code()
+        arithmetic = _Code(block.e)
         spans = []
         for start, step, size in (
             (block.first, block.height, block.form.count(block.form.rows)),

@@ -33,7 +33,7 @@ from hloopt.kernels.families.matrix_tiling import (
 from hloopt.ops.traits import op_table
 from hloopt.types import DType, dtype
 
-__all__ = ["TileLoad", "chunk_place"]
+__all__ = ["TileLoad", "chunk_place", "in_memory"]
 
 
 def chunk_place(layout: TileLayout, row: Index, chunk: Index) -> Expr:
@@ -103,7 +103,7 @@ class TileLoad:
         found = []
         for lane in range(run):
             counts = {**chunk, self.along: chunk[self.along] + lane}
-            place = _in_memory(e, self.side.instruction, self._place(counts), self.dtype)
+            place = in_memory(e, self.side.instruction, self._place(counts), self.dtype)
             if place is None:
                 return False
             found.append(place)
@@ -128,7 +128,7 @@ class TileLoad:
         e = self.writer.f.elements
         with self._chunks() as (_, row, chunk):
             tests, counts = self._counts(step, row, chunk)
-            found = _in_memory(e, self.side.instruction, self._place(counts), self.dtype)
+            found = in_memory(e, self.side.instruction, self._place(counts), self.dtype)
             assert found is not None, "what is copied lies in memory"
             memory, start = found
             target = self.tile.address(self.element(stage, row, chunk))
@@ -287,7 +287,7 @@ _MOVES: Final[Mapping[str, Callable[[Instruction, Indices], Indices]]] = op_tabl
 """Where the element of an operand is that an op gives its own one from."""
 
 
-def _in_memory(
+def in_memory(
     e: Elements, instruction: Instruction, index: Indices, kind: DType
 ) -> tuple[Array, Index] | None:
     """Where an element lies as one of ``kind`` that ops only move; None where it is computed or rounded."""

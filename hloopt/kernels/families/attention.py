@@ -54,6 +54,8 @@ _EIGHT: Final = 8
 _MOST_ROWS: Final = 128
 _MOST_INNER: Final = 256
 _LEAST_ROWS: Final = 32
+_FIRST_COPIES: Final = (8, 0)
+"""Devices that copy into shared memory beside the arithmetic: a second tile is filled so."""
 _SIZE_THREADS: Final = 256
 _SIZE_BLOCKS: Final = 256
 _SIZE_RUNS: Final = 8
@@ -151,10 +153,10 @@ def padded_row(depth: int, *, units: bool) -> int:
 
 
 def _shared_bytes(form: Attention, tile: Tile) -> int:
-    """Bytes of the tiles: rows of each product of scores, columns of one product at a time, and weights."""
+    """Bytes of the tiles: rows of each product of scores, columns of one or two products, and weights."""
     rows, columns, units = tile["rows"], tile["columns"], bool(tile["units"])
     own = sum(rows * padded_row(one.contraction.size("k"), units=units) for one in form.scores)
-    other = columns * padded_row(max(_depths(form)), units=units)
+    other = columns * padded_row(max(_depths(form)), units=units) * (1 + tile["prefetch"])
     if units:
         return 2 * (own + other) + 16 * (len(form.scores) + 1)
     weights = rows * padded_row(columns, units=units) if form.contexts else 0
@@ -199,7 +201,7 @@ def _tile(site: Site) -> Tile:
         rows //= 2
     units = int(_takes_units(site, form))
     wide = _wide(form)
-    tile = {"rows": rows, "columns": 0, "units": units, "skip": 0, "vector": 8}
+    tile = {"rows": rows, "columns": 0, "units": units, "skip": 0, "vector": 8, "prefetch": 0}
     for most, columns in _ROOM.items():
         if wide > most:
             continue
@@ -209,6 +211,9 @@ def _tile(site: Site) -> Tile:
         if _shared_bytes(form, tile) <= _room(site):
             break
     tile["skip"] = int(_is_worth_it(form, tile))
+    if site.target.capability >= _FIRST_COPIES:
+        prefetch = {**tile, "prefetch": 1}
+        tile["prefetch"] = int(_shared_bytes(form, prefetch) <= _room(site))
     return MappingProxyType(tile)
 
 
@@ -229,6 +234,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
         problem = f"units={units}: matrix units of {site.target.name} do not take these products"
     elif tile["skip"] not in (0, 1) or (tile["skip"] and masking_of(form) is None):
         problem = f"skip={tile['skip']}: no mask of places takes whole tiles away"
+    elif tile["prefetch"] not in (0, 1):
+        problem = f"prefetch={tile['prefetch']} must be 0 or 1"
     elif tile["vector"] not in (1, 2, 4, 8):
         problem = f"vector={tile['vector']} must be 1, 2, 4 or 8"
     else:
