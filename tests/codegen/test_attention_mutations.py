@@ -31,8 +31,8 @@ from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge, Tolerance
 from tests.codegen.harness import planned, ran
 from tests.codegen.test_attention import fused
-from tests.codegen.test_matrix_mutations import Change, changed
 from tests.helpers.attention_text import AttentionText
+from tests.helpers.changed_kernels import Change, changed
 
 TEXT = fused(AttentionText(1, 40, 50, 24, 24, mask="given", low="-inf"))
 TILE = {"rows": 32, "columns": 16, "units": 1, "prefetch": 0}

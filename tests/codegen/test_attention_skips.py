@@ -24,8 +24,8 @@ from hloopt.runtime.judge import Judge, Tolerance
 from tests.codegen.harness import check_kernel, planned, ran
 from tests.codegen.test_attention import fused
 from tests.codegen.test_attention_mutations import let, number
-from tests.codegen.test_matrix_mutations import Change, changed
 from tests.helpers.attention_text import AttentionText
+from tests.helpers.changed_kernels import Change, changed
 
 CAUSAL = AttentionText(1, 65, 80, 16, 16)
 TILE = {"rows": 16, "columns": 16, "skip": 1}
