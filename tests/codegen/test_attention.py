@@ -79,6 +79,19 @@ def test_tiles(tile: dict[str, int], units: int) -> None:
     check_kernel(fused(form), "attention", {**tile, "units": units}, everywhere=False)
 
 
+def test_units_of_half_the_depth() -> None:
+    """Before sm_80 a step of f16 is two; bf16 is multiplied by lanes there."""
+    form = replace(PLAIN, kind="f16", rows=40, columns=50, depth=24)
+    program = check_kernel(fused(form), "attention", {"units": 2, "prefetch": 0}, everywhere=False)
+    assert "multiply_m16n8k8_f16" in program.text
+    assert "mma.sync.aligned.m16n8k16" not in program.text
+    compile_everywhere(program.text, ("sm_75", "sm_90"))
+    old = find_target("t4")
+    for kind, units in (("f16", 2), ("bf16", 0)):
+        site = Site(region_of(only(fused(replace(form, kind=kind)))), old, Limits())
+        assert find_kernel("attention").tile(site)["units"] == units
+
+
 def test_what_is_copied() -> None:
     """Keys and values come by asynchronous copies where 16 bytes of them lie together, else by elements."""
     for form, count in ((PLAIN, 2), (replace(PLAIN, depth=17), 1), (replace(PLAIN, wide=9), 1)):

@@ -43,7 +43,7 @@ _VIEWS: Final = REARRANGING - {"reverse", "slice"}
 _UNITS: Final = ("bf16", "f16")
 """What matrix units multiply, with sums in f32."""
 _IN_BF16: Final = "dot_bf16_bf16_f32"
-_FIRST_UNITS: Final = (8, 0)
+_FIRST_UNITS: Final[Mapping[str, tuple[int, int]]] = {"f16": (7, 5), "bf16": (8, 0)}
 
 
 @dataclass(frozen=True)
@@ -329,9 +329,10 @@ def matrix_kind(contraction: Contraction) -> tuple[str, int]:
 def matrix_terms(contraction: Contraction, target: Target) -> int:
     """How many steps of a matrix unit one product takes; 0 where the device, or the unit, does not take it.
 
-    ``mma.sync`` with sums in f32 takes bf16 and f16 from sm_80 on.
+    ``mma.sync`` with sums in f32 takes f16 from sm_75 on, bf16 from sm_80 on.
     """
-    return matrix_kind(contraction)[1] if target.capability >= _FIRST_UNITS else 0
+    kind, terms = matrix_kind(contraction)
+    return terms if kind and target.capability >= _FIRST_UNITS[kind] else 0
 
 
 def _exact(value: Instruction) -> str:

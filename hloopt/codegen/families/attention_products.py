@@ -187,7 +187,7 @@ class LaneProducts(TileProducts):
 
 
 class MatrixProducts(TileProducts):
-    """A warp multiplies 16 rows by 8 columns, 16 deep, in one step.
+    """A warp multiplies 16 rows by 8 columns, 16 deep, in one step, or in two of half the depth.
 
     Rows of a tile lie an odd number of 16 bytes apart, so that eight of them never meet in a bank.
     """
@@ -268,11 +268,18 @@ class MatrixProducts(TileProducts):
     def _multiply(
         self, product: TiledProduct, sums: Array, j: Index, left: Sequence[Expr], right: Array
     ) -> None:
-        step = f"m16n8k16.{self.kind(product).name}"
+        kind, halves = self.kind(product).name, self.f.tile["units"]
         for side in range(2):
             targets = tuple(sums[j * 2 + side, at] for at in range(HALVES * PAIR))
             pair = (right[2 * side], right[2 * side + 1])
-            self.e.scope.add(MultiplyMatrices(step, targets, tuple(left), pair))
+            if halves == 1:
+                step = MultiplyMatrices(f"m16n8k16.{kind}", targets, tuple(left), pair)
+                self.e.scope.add(step)
+                continue
+            for half in range(halves):
+                own = tuple(left[2 * half : 2 * half + 2])
+                step = MultiplyMatrices(f"m16n8k8.{kind}", targets, own, (pair[half],))
+                self.e.scope.add(step)
 
     def _packed(self, places: Sequence[Expr], kind: str, terms: int) -> list[list[Expr]]:
         """Registers of the weights, the high parts first where they are of several terms."""

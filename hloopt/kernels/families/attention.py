@@ -54,6 +54,8 @@ _EIGHT: Final = 8
 _MOST_ROWS: Final = 128
 _MOST_INNER: Final = 256
 _LEAST_ROWS: Final = 32
+_WHOLE_STEPS: Final = (8, 0)
+"""Devices whose matrix units multiply 16 elements deep; others 8 deep, in twice as many steps."""
 _FIRST_COPIES: Final = (8, 0)
 """Devices that copy into shared memory beside the arithmetic: a second tile is filled so."""
 _SIZE_THREADS: Final = 256
@@ -171,6 +173,15 @@ def _room(site: Site) -> int:
     )
 
 
+def _takes_units_so(site: Site, form: Attention, units: int) -> bool:
+    """Whether matrix units take all products in whole steps, or in halves of them, which there are of f16."""
+    if not _takes_units(site, form):
+        return False
+    if units == 1:
+        return site.target.capability >= _WHOLE_STEPS
+    return matrix_kind(form.scores[0].contraction)[0] == "f16"
+
+
 def masking_in(form: Attention, tile: Tile) -> Masking | None:
     """The mask by which a kernel with this tile leaves tiles out; None where it computes all."""
     return masking_of(form) if tile["skip"] else None
@@ -199,7 +210,7 @@ def _tile(site: Site) -> Tile:
         rows // 2 >= count or batch * -(-count // rows) < site.target.cores
     ):
         rows //= 2
-    units = int(_takes_units(site, form))
+    units = _takes_units(site, form) * (2 if site.target.capability < _WHOLE_STEPS else 1)
     wide = _wide(form)
     tile = {"rows": rows, "columns": 0, "units": units, "skip": 0, "vector": 8, "prefetch": 0}
     for most, columns in _ROOM.items():
@@ -222,29 +233,32 @@ def _wide(form: Attention) -> int:
     return max(sum(one.contraction.size("n") for one in sweep.contexts) for sweep in form.sweeps)
 
 
+def _tile_problem(site: Site, form: Attention, tile: Tile) -> str:
+    """Why there is no such tile; nothing where there is."""
+    rows, columns, units = tile["rows"], tile["columns"], tile["units"]
+    if rows % WARP_ROWS or not WARP_ROWS <= rows <= _MOST_ROWS:
+        return f"rows={rows} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
+    if columns % WARP_ROWS or not WARP_ROWS <= columns <= _MOST_ROWS:
+        return f"columns={columns} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
+    if units not in (0, 1, 2) or (units and not _takes_units_so(site, form, units)):
+        return f"units={units}: matrix units of {site.target.name} do not take these products"
+    if tile["skip"] not in (0, 1) or (tile["skip"] and masking_of(form) is None):
+        return f"skip={tile['skip']}: no mask of places takes whole tiles away"
+    if tile["prefetch"] not in (0, 1):
+        return f"prefetch={tile['prefetch']} must be 0 or 1"
+    if tile["vector"] not in (1, 2, 4, 8):
+        return f"vector={tile['vector']} must be 1, 2, 4 or 8"
+    verdict = _tile_verdict(site, form, tile)
+    return "" if verdict else verdict.reason
+
+
 def _spec(site: Site, tile: Tile) -> KernelSpec:
     form = attention_of(site.region)
-    rows, columns, units = tile["rows"], tile["columns"], tile["units"]
-    problem = ""
-    if rows % WARP_ROWS or not WARP_ROWS <= rows <= _MOST_ROWS:
-        problem = f"rows={rows} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
-    elif columns % WARP_ROWS or not WARP_ROWS <= columns <= _MOST_ROWS:
-        problem = f"columns={columns} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
-    elif units not in (0, 1) or (units and not _takes_units(site, form)):
-        problem = f"units={units}: matrix units of {site.target.name} do not take these products"
-    elif tile["skip"] not in (0, 1) or (tile["skip"] and masking_of(form) is None):
-        problem = f"skip={tile['skip']}: no mask of places takes whole tiles away"
-    elif tile["prefetch"] not in (0, 1):
-        problem = f"prefetch={tile['prefetch']} must be 0 or 1"
-    elif tile["vector"] not in (1, 2, 4, 8):
-        problem = f"vector={tile['vector']} must be 1, 2, 4 or 8"
-    else:
-        verdict = _tile_verdict(site, form, tile)
-        problem = "" if verdict else verdict.reason
+    problem = _tile_problem(site, form, tile)
     if problem:
         raise UsageError(f"attention: {problem}")
-    blocks = form.count(form.batch) * -(-form.count(form.rows) // rows)
-    threads = rows // WARP_ROWS * WARP_SIZE
+    blocks = form.count(form.batch) * -(-form.count(form.rows) // tile["rows"])
+    threads = tile["rows"] // WARP_ROWS * WARP_SIZE
     results = range(len(site.region.results))
     shared = _shared_bytes(form, tile)
     arguments = (*operands_read(site.region), *written(results))
@@ -273,7 +287,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 
 def _efficiency(site: Site, spec: KernelSpec) -> Efficiency:
     if spec.tile["units"]:
-        peak = site.target.peak_flops("bf16", "matrix") or 0.0
+        peaks = (site.target.peak_flops(kind, "matrix") for kind in ("bf16", "f16"))
+        peak = max(one or 0.0 for one in peaks)
         scalar = site.target.peak_flops("f32") or 1.0
         return Efficiency(compute=max(0.35, 0.44 * peak / scalar), reason="matrix units multiply")
     return Efficiency(compute=0.35, reason="factors come from shared memory")
