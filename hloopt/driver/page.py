@@ -229,9 +229,10 @@ def _about(module: Module, name: str, chosen: Chosen, predictor: Predictor) -> d
 
 def _peaks(target: Target) -> dict[str, float]:
     """Flops a second, by what computes them."""
+    wide = "tf32 products" if target.matrix_rates and target.kind == "cuda" else "f32 products"
     found = {
         "f32": target.peak_flops("f32"),
-        "tf32 products": target.peak_flops("f32", "matrix"),
+        wide: target.peak_flops("f32", "matrix"),
         "bf16 products": target.peak_flops("bf16", "matrix"),
     }
     return {name: rate for name, rate in found.items() if rate}
