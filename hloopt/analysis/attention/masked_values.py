@@ -31,6 +31,7 @@ from hloopt.analysis.attention.tile_bounds import (
 )
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
+from hloopt.ops.traits import op_table
 
 __all__ = ["MaskedSweep"]
 
@@ -213,7 +214,7 @@ class MaskedSweep:
             depth = TileBound("constant", number=2.0 * own.size("k"))
             sides = [TileBound("size", value=side.instruction) for side in (own.lhs, own.rhs)]
             return TileBound("multiply", (TileBound("multiply", (depth, sides[0])), sides[1]))
-        if viewed(one) or one.opcode in ("convert", "negate", "abs", "tanh"):
+        if viewed(one) or one.opcode in _NO_LARGER:
             return self._part(self.size, one, along, 0, deep)
         if one.opcode == "select":
             return self._greatest(self.size, one, along, self._chosen(one, along), deep)
@@ -309,13 +310,21 @@ def _truth(opcode: str, parts: list[float | None]) -> float | None:
     return None
 
 
-_NUMBERS: Final[Mapping[str, Any]] = {
-    "convert": lambda value: value,
-    "negate": np.negative,
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.divide,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-}
+_NUMBERS: Final[Mapping[str, Any]] = op_table(
+    {
+        "convert": lambda value: value,
+        "negate": np.negative,
+        "add": np.add,
+        "subtract": np.subtract,
+        "multiply": np.multiply,
+        "divide": np.divide,
+        "maximum": np.maximum,
+        "minimum": np.minimum,
+    },
+    otherwise="its value is not known",
+)
+
+_NO_LARGER: Final[Mapping[str, bool]] = op_table(
+    {"convert": True, "negate": True, "abs": True, "tanh": True},
+    otherwise="results may be larger than operands",
+)

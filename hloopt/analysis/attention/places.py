@@ -17,7 +17,7 @@ from hloopt.analysis.attention.axes import Along, AxisNumber, known_along
 from hloopt.analysis.attention.form import Attention
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.ops.traits import REARRANGING
+from hloopt.ops.traits import REARRANGING, op_table
 from hloopt.types import DType
 
 __all__ = ["Arithmetic", "PlaceReader", "ScoreTiles", "along_operand", "viewed"]
@@ -221,19 +221,8 @@ class PlaceReader(Generic[N]):
         if opcode == "negate":
             zero: Any = self._number(0)
             return zero - high, zero - low
-        if opcode not in ("add", "subtract", "multiply", "maximum", "minimum"):
-            return None
-        ((least, most),) = others
-        first: Any = low
-        last: Any = high
-        if opcode == "add":
-            return first + least, last + most
-        if opcode == "subtract":
-            return first - most, last - least
-        if opcode == "multiply":
-            return self._extremes([x * y for x in (first, last) for y in (least, most)])
-        choose = self._greater if opcode == "maximum" else self._smaller
-        return choose(low, least), choose(high, most)
+        rule = _INTERVALS.get(opcode)
+        return rule(self, (low, high), others[0]) if rule else None
 
     def _greater(self, left: N, right: N) -> N:
         return self.arithmetic.choice(self.arithmetic.at_most(left, right), right, left)
@@ -294,6 +283,31 @@ class PlaceReader(Generic[N]):
             greatest = own.number(size - 1)
             return own.choice(same, low, own.number(0)), own.choice(same, high, greatest)
         return own.number(0), own.number(form.count(axes) - 1)
+
+
+def _product(by: PlaceReader[Any], left: Interval[Any], right: Interval[Any]) -> Interval[Any]:
+    return by._extremes([x * y for x in left for y in right])
+
+
+def _larger(by: PlaceReader[Any], left: Interval[Any], right: Interval[Any]) -> Interval[Any]:
+    return by._greater(left[0], right[0]), by._greater(left[1], right[1])
+
+
+def _lesser(by: PlaceReader[Any], left: Interval[Any], right: Interval[Any]) -> Interval[Any]:
+    return by._smaller(left[0], right[0]), by._smaller(left[1], right[1])
+
+
+_INTERVALS: Final[Mapping[str, Any]] = op_table(
+    {
+        "add": lambda _, left, right: (left[0] + right[0], left[1] + right[1]),
+        "subtract": lambda _, left, right: (left[0] - right[1], left[1] - right[0]),
+        "multiply": _product,
+        "maximum": _larger,
+        "minimum": _lesser,
+    },
+    otherwise="nothing is known of its values",
+)
+"""The interval of the results, by the reader and the intervals of both operands."""
 
 
 @dataclass(frozen=True)

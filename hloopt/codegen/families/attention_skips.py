@@ -37,8 +37,6 @@ from hloopt.types import DType
 
 __all__ = ["TileSkips", "write_sizes"]
 
-_OPS = {"add": "add", "multiply": "multiply", "divide": "divide", "maximum": "maximum"}
-
 
 @dataclass
 class _Code(Arithmetic[Expr]):
@@ -223,8 +221,7 @@ class TileSkips:
             value = e.value(bound.value, self._index(bound.along, known))
             return e.declare(F32, convert(value, bound.value.array.dtype, F32, uses), "bound")
         parts = [self._bound(part, known, made) for part in bound.parts]
-        opcode = bound.op if len(parts) == 1 else _OPS[bound.op]
-        return e.declare(F32, scalar_op(opcode, F32, parts, uses), "bound")
+        return e.declare(F32, scalar_op(bound.op, F32, parts, uses), "bound")
 
     def _index(self, along: Along, known: Mapping[int, Index]) -> Indices:
         """The place of a value; any will do along a dimension in which it is the same."""
