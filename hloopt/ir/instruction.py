@@ -182,7 +182,12 @@ class Instruction:
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """``dimensions`` of a broadcast, concatenate, reduce ...; raises ``KeyError`` where there are none."""
+        """``dimensions`` of a broadcast, concatenate, reduce ...; raises ``KeyError`` where there are none.
+
+        A broadcast of a number needs none: XLA's parser takes it for ``{}``.
+        """
+        if self.opcode == "broadcast" and "dimensions" not in self.attributes:
+            return ()
         dimensions: tuple[int, ...] = self.attributes["dimensions"]
         return dimensions
 

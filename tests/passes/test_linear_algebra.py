@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from math import prod
 
+import numpy as np
 import pytest
 
 import hloopt
@@ -560,3 +561,20 @@ def test_multiplying_out_keeps_bits(seed: int, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(saturation, "SIZES", (1, 3, 4, 6))
     text = saturation.expression(seed).text().replace("f32", "s32")
     _same_bits(hloopt.parse(text, f"expression {seed}"))
+
+
+def test_a_broadcast_of_a_number_may_name_no_dimensions() -> None:
+    """XLA reads it as ``dimensions={}``; O2 takes it as a matrix of equal rows."""
+    text = """HloModule m
+
+ENTRY e {
+  x = f32[70,30] parameter(0)
+  c = f32[] constant(4321)
+  b = f32[30,5] broadcast(c)
+  ROOT d = f32[70,5] dot(x, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    module = hloopt.parse(text)
+    better = hloopt.optimize(module, "O2")
+    x = np.ones((70, 30), np.float32)
+    np.testing.assert_array_equal(hloopt.evaluate(better, [x])[0], hloopt.evaluate(module, [x])[0])
