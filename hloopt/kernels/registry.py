@@ -58,6 +58,7 @@ FAMILIES: tuple[str, ...] = (
     "backends.native.kernels.linear_systems",
     "backends.native.kernels.fft",
     "backends.native.kernels.reduction",
+    "backends.native.kernels.running",
     "backends.native.kernels.sort",
     "backends.native.kernels.call",
     "backends.native.kernels.loop",

@@ -33,7 +33,9 @@ def size(full: int) -> int:
 
 TOKENS, WIDTH, WORDS = size(4096), size(4096), size(50304)
 INNER, EXPERTS = size(11008), 256 if not SMALL else 16
-BATCH, LENGTH, HEADS, DEPTH = (4, 2048, 16, 128) if not SMALL else (2, 32, 2, 16)
+BATCH, LENGTH, HEADS, DEPTH = 4, 2048, 16, 128
+if SMALL:
+    BATCH, LENGTH, HEADS, DEPTH = 2, max(32, size(2048)), 2, max(16, size(128))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.kernels.backend_config import read_choice
+from hloopt.kernels.families.running_reduction import running_lines
 from hloopt.kernels.nested_reduction_splitter import cuts_of, split_fusions
 from hloopt.ops.traits import CONTROL_FLOW, FOLDING, SOURCES
 from hloopt.rewrite import Pass, PassLog
@@ -78,16 +79,18 @@ ENTRY main {
             return []
         if any(one.opcode in CONTROL_FLOW for one in body):
             return []
-        again = _recomputed(body)
+        region, again = region_of(fusion), _recomputed(body)
         heavy = {
             one
             for one in body
             if one.opcode not in _PLAIN
             and slow_in_a_loop(one, self.products // (_AGAIN if one in again else 1), self.window)
         }
-        if not runs_whole(region_of(fusion)):
+        if not runs_whole(region):
             heavy.update(cuts_of(body, 1.0))
-        if not heavy or is_quick(region_of(fusion)):
+        if not running_lines.problem(region):
+            heavy.discard(running_lines(region).hero)
+        if not heavy or is_quick(region):
             return []
         before = {
             operand

@@ -8,6 +8,7 @@ elements of the row go on from there.
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import prod
 from types import MappingProxyType
 
 from hloopt.analysis.layout import is_row_major
@@ -25,7 +26,15 @@ from hloopt.kernels.families.reductions import (
 from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
 
-__all__ = ["KERNELS", "RunningRows", "running_of", "running_rows"]
+__all__ = [
+    "KERNELS",
+    "RunningLines",
+    "RunningRows",
+    "running_along",
+    "running_lines",
+    "running_of",
+    "running_rows",
+]
 
 _LEAST = 64
 """Elements of a row that a thread folds as fast by itself, from the first one on."""
@@ -44,34 +53,66 @@ class RunningRows:
     reverse: bool
 
 
-def running_of(window: Instruction) -> RunningRows | str:
-    """The rows along which a reduce-window runs, or why it does not."""
+@dataclass(frozen=True)
+class RunningLines:
+    """A running reduction of ``outer * inner`` lines of ``length`` elements, which lie ``inner`` apart.
+
+    From the last element on where ``reverse``.
+    """
+
+    hero: Instruction
+    outer: int
+    length: int
+    inner: int
+    reverse: bool
+
+
+def running_along(window: Instruction) -> RunningLines | str:
+    """The lines along which a reduce-window runs, or why it does not."""
     if len(window.operands) != 2:
         return f"{window.name} has several results"
     source = window.operands[0].array
     found = window.window.running(source.dims)
-    if found is None or found.axis != source.rank - 1 or window.array.dims != source.dims:
-        return f"{window.name} does not run along rows"
+    if found is None or window.array.dims != source.dims:
+        return f"{window.name} does not run along a dimension"
     if not source.elements:
         return f"{window.name} has no element"
     if not (is_row_major(source) and is_row_major(window.array)):
         return f"{window.name} reads or makes an array that is not row-major"
     if not plain_reducer(window) or accumulator_types(window)[0].is_complex:
         return f"the reducer of {window.name} has no identity"
-    minor = source.dims[-1]
+    before, after = source.dims[: found.axis], source.dims[found.axis + 1 :]
+    length = source.dims[found.axis]
+    return RunningLines(window, prod(before), length, prod(after), found.reverse)
+
+
+def running_of(window: Instruction) -> RunningRows | str:
+    """The rows along which a reduce-window runs, or why it does not."""
+    found = running_along(window)
+    if isinstance(found, str):
+        return found
+    if window.array.dims[-1] != found.length or found.inner > 1:
+        return f"{window.name} does not run along rows"
+    minor = found.length
     if minor <= _LEAST:
         return f"rows of {minor} elements: at most {_LEAST} are folded from the first one on"
-    return RunningRows(window, source.elements // minor, minor, found.reverse)
+    return RunningRows(window, found.outer, minor, found.reverse)
 
 
 @Recognizer
 def running_rows(region: Region) -> RunningRows | str:
+    """The running reduction along rows that a region's results are computed from, place by place."""
+    return running_lines.problem(region) or running_of(running_lines(region).hero)
+
+
+@Recognizer
+def running_lines(region: Region) -> RunningLines | str:
     """The running reduction that a region's results are computed from, place by place."""
     windows = [inner for inner in region.body if inner.opcode == "reduce-window"]
     if len(windows) != 1:
         return "there is no one reduction by windows"
     (window,) = windows
-    found = running_of(window)
+    found = running_along(window)
     if isinstance(found, str):
         return found
     problem = elemental_problem(region, (window,)) or _places_problem(region, window)

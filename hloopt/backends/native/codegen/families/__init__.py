@@ -20,6 +20,7 @@ _MODULES: Final = (
     "linear_systems",
     "fft",
     "reduction",
+    "running",
     "sort",
     "loop",
 )

@@ -21,10 +21,12 @@ from hloopt.backends.native.kernels.reduction import Steps, phase_steps, steps_o
 from hloopt.codegen.families.folding import begin, take
 from hloopt.codegen.families.folding import finish as fold_whole
 from hloopt.codegen.reducer import ReducerCode
+from hloopt.codegen.scalars.memory import load, store
+from hloopt.codegen.types import is_packed
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.kernel_ir.expressions import Array
+from hloopt.kernel_ir.expressions import Array, Expr
 from hloopt.kernels.families.reductions import ReductionGroup, reductions_of
 from hloopt.kernels.families.row_phases import RowPhases, row_phases
 from hloopt.kernels.kernel import Site
@@ -197,7 +199,7 @@ class _Row:
                 for instruction in kept:
                     index = delinearize(position, instruction.array.dims)
                     value = e.value(instruction, index)
-                    e.scope.set(self.arrays[instruction][offset], value)
+                    self._keep(instruction, offset, value)
 
             every = take_steps(
                 f, heroes, layout, lambda _: first, visit, before=self._recall(number)
@@ -254,9 +256,22 @@ class _Row:
         def recall(position: Index, offset: Index) -> None:
             for instruction in found:
                 index = delinearize(position, instruction.array.dims)
-                self.f.elements.remember(instruction, index, 0, self.arrays[instruction][offset])
+                self.f.elements.remember(instruction, index, 0, self._kept(instruction, offset))
 
         return recall
+
+    def _keep(self, instruction: Instruction, offset: Index, value: Expr) -> None:
+        """Compilers vectorise no copies of structs: their members are copied, as in memory."""
+        e, array, dtype = self.f.elements, self.arrays[instruction], instruction.array.dtype
+        if is_packed(dtype):
+            e.scope.set(array[offset], value)
+            return
+        for one in store(array, offset, value, dtype, self.f.uses):
+            e.scope.set(one.target, one.value)
+
+    def _kept(self, instruction: Instruction, offset: Index) -> Expr:
+        array, dtype = self.arrays[instruction], instruction.array.dtype
+        return array[offset] if is_packed(dtype) else load(array, offset, dtype, self.f.uses)
 
     def _store_places(self, first: Index) -> None:
         """The last pass: results with an element a place."""
