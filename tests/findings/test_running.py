@@ -107,7 +107,7 @@ def test_on_the_host_one_pass_makes_sums() -> None:
             "host",
             kinds=["running-reduction"],
         )
-        for n in (10_000, 40_000)
+        for n in (100_000, 400_000)
     ]
     assert not any(one.rows for one in sums)
     assert 3 < sums[1].seconds / sums[0].seconds < 6

@@ -25,6 +25,7 @@ from hloopt.kernels.families.reductions import (
 )
 from hloopt.kernels.kernel import NO, YES, Kernel, Recognizer, Site, Verdict, elemental_problem
 from hloopt.kernels.spec import KernelSpec, Launch, Tile, written
+from hloopt.types import ArrayShape
 
 __all__ = [
     "KERNELS",
@@ -69,8 +70,8 @@ class RunningLines:
 
 def running_along(window: Instruction) -> RunningLines | str:
     """The lines along which a reduce-window runs, or why it does not."""
-    if len(window.operands) != 2:
-        return f"{window.name} has several results"
+    if not isinstance(window.shape, ArrayShape):
+        return f"{window.name} makes a tuple"
     source = window.operands[0].array
     found = window.window.running(source.dims)
     if found is None or window.array.dims != source.dims:
