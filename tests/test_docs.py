@@ -1,7 +1,8 @@
-"""The README's commands work as they stand."""
+"""The commands of the README and of the documentation work as they stand, and print what is shown."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,43 +10,70 @@ from pathlib import Path
 
 import pytest
 
+from tests.documentation import recording
+
 ROOT = Path(__file__).resolve().parent.parent
-_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- figures vary -->\n)?```console\n(.*?)```", re.DOTALL)
+_LINK = re.compile(r'(?:\]\(|src="|srcset=")([^)"#\s]+)')
+_FIGURE = re.compile(r"~|\d[\d.,e+-]*(?: ?(?:ns|us|ms|s|x|[KM]iB)\b)?")
+_PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+PAGES = ("README.md", "samples/README.md", "samples/cartpole/README.md", *_PAGES)
+
+
+def examples(page: str) -> list[tuple[str, str, bool]]:
+    """Commands, what the page shows of their output, and whether figures may be others.
+
+    A command begins with ``$``, and a backslash continues it; ``...`` in its output stands for any text.
+    """
+    found: list[tuple[str, str, bool]] = []
+    for vary, block in _BLOCK.findall((ROOT / page).read_text()):
+        for part in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            found.append((command.strip(), shown, bool(vary)))
+    return found
 
 
 def commands(page: str) -> list[str]:
-    """Lines that begin with ``$`` in the console blocks of a page; a backslash continues a line."""
-    found = []
-    for block in _BLOCK.findall((ROOT / page).read_text()):
-        joined = block.replace("\\\n", " ")
-        found += [line[2:].strip() for line in joined.splitlines() if line.startswith("$ ")]
-    return found
+    return [command for command, _, _ in examples(page)]
+
+
+def agrees(shown: str, printed: str, vary: bool) -> bool:
+    """Whether a page shows what was printed, but for blanks; ``...`` is any text, and figures any figure if they vary."""
+    if vary:
+        shown, printed = _FIGURE.sub("#", shown), _FIGURE.sub("#", printed)
+    parts = [re.escape(" ".join(part.split())) for part in shown.split("...")]
+    return re.fullmatch(r"\s*.*\s*".join(parts), " ".join(printed.split()), re.DOTALL) is not None
 
 
 # The two set-up commands are what runs this suite; running them inside it would never end.
 ALL = [
-    (page, command)
-    for page in ("README.md", "samples/README.md", "samples/cartpole/README.md")
-    for command in commands(page)
-    if not command.startswith("make ")
+    (page, *example)
+    for page in PAGES
+    for example in examples(page)
+    if not example[0].startswith("make ")
 ]
 
 
 def _codes(command: str) -> tuple[int, ...]:
     """The exit codes of success: ``diff`` tells by its own that modules differ."""
-    last = re.split(r"\||&&", command)[-1]
-    return (0, 1) if last.strip().startswith("hloopt diff") else (0,)
+    return (0, 1) if re.search(r"hloopt diff [^|]*(\| head -\d+)?$", command) else (0,)
 
 
-@pytest.mark.parametrize(("page", "command"), ALL, ids=[command for _, command in ALL])
-def test_documented_command(page: str, command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "command", "shown", "vary"),
+    ALL,
+    ids=[f"{page}: {command}" for page, command, *_ in ALL],
+)
+def test_documented_command(
+    page: str, command: str, shown: str, vary: bool, tmp_path: Path
+) -> None:
     """Typed at the top of the repository, the command does what the page says, and leaves nothing outside ``build``."""
     for name in ("samples", "grammar"):
         (tmp_path / name).symlink_to(ROOT / name)
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
         cwd=tmp_path,
-        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "COLUMNS": "100"},
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "COLUMNS": "80"},
         capture_output=True,
         text=True,
         timeout=100,
@@ -53,8 +81,65 @@ def test_documented_command(page: str, command: str, tmp_path: Path) -> None:
     )
     assert result.returncode in _codes(command), result.stdout + result.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {"samples", "grammar", "build"}
+    assert not shown or agrees(shown, result.stdout, vary), result.stdout
+
+
+def test_what_a_page_shows_is_compared() -> None:
+    """Another word is noticed, another figure too where figures do not vary, and what ``...`` does not cover."""
+    assert agrees("a ...\nlast 3", "a 1\nb\nlast  3\n", vary=False)
+    assert not agrees("a\nlast 3", "a 1\nlast 3", vary=False)
+    assert not agrees("a 2 us", "a 3 us", vary=False)
+    assert agrees("a 2 us ~", "a 31.5 ms 0.3x", vary=True)
+    assert not agrees("ok 2 us", "wrong 2 us", vary=True)
 
 
 def test_readme_leads_with_the_two_commands() -> None:
     """The first two commands of the README set everything up."""
     assert commands("README.md")[:2] == ["make demo", "make test"]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+def test_the_python_of_the_readme_runs() -> None:
+    """Beside JAX, where HLOOPT_XLA_PYTHON names a Python that has it."""
+    python = os.environ.get("HLOOPT_XLA_PYTHON")
+    if not python:
+        pytest.skip("needs HLOOPT_XLA_PYTHON for a Python with JAX")
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    asked = [python, "-c", "import jax, pathlib; print(pathlib.Path(jax.__file__).parents[1])"]
+    site = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{site}"}
+    done = subprocess.run(
+        [sys.executable, "-c", block], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
+def test_links_within_the_repository_lead_somewhere(page: str) -> None:
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+    missing = [
+        link
+        for link in _LINK.findall(text)
+        if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()
+    ]
+    assert not missing
+
+
+def test_every_page_of_the_documentation_is_in_its_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert [page for page in _PAGES if page.removeprefix("docs/") not in f"{index} index.md"] == []
+
+
+def test_the_recording_is_what_the_commands_print(tmp_path: Path) -> None:
+    """``make recording`` draws it again."""
+    text = recording.session(tmp_path)
+    for name, theme in recording.THEMES.items():
+        drawn = (ROOT / "docs" / "images" / f"terminal-{name}.svg").read_text()
+        assert _texts(drawn) == _texts(recording.svg(text, theme))
+
+
+def _texts(svg: str) -> list[str]:
+    return re.findall(r"<text[^>]*>(.*?)</text>", svg)

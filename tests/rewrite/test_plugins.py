@@ -124,9 +124,9 @@ def test_the_flag_runs_the_pass(file: Path) -> None:
     assert "rename" in invoke("passes", *flag).stdout
 
 
-def test_the_pass_of_the_readme_works(tmp_path: Path) -> None:
+def test_the_pass_of_the_documentation_works(tmp_path: Path) -> None:
     """As it stands there: copies go, but for large ones, of which it tells."""
-    page = (Path(__file__).parents[2] / "README.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/how-to/write-a-pass.md").read_text()
     (block,) = (
         text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "(Pass)" in text
     )
