@@ -59,6 +59,17 @@ COMMANDS = {
     "why": ("why", "Say what is slow, why, and what would help."),
 }
 
+GROUPS = {
+    "Look": ("check", "stats", "graph", "report", "hash"),
+    "Change": ("optimize", "defuse", "export"),
+    "Run": ("run", "study"),
+    "Explain": ("why", "explain", "kernels"),
+    "Compare": ("compare", "diff", "gate", "bisect", "reduce"),
+    "Work on dumps": ("ls",),
+    "About hloopt": ("help", "passes", "ops", "targets", "cache", "completion", "lsp"),
+}
+
+_WIDTH: Final = max(map(len, COMMANDS))
 
 _YOUNG: Final = 50_000
 """Objects made until the collector looks for garbage: modules are large, and most of what is made stays."""
@@ -105,8 +116,9 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in sorted(COMMANDS.items())])
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(_WIDTH), COMMANDS[name][1]) for name in names])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hloopt.cli.main import COMMANDS, cli
+from hloopt.cli.main import COMMANDS, GROUPS, cli
 from hloopt.extras import jaxlib_python
 from tests.helpers.support import invoke
 
@@ -93,6 +93,13 @@ def test_the_list_of_commands_is_that_of_the_group() -> None:
         assert command is not None
         assert command.name == name
         assert command.get_short_help_str(200).startswith(line.rstrip(".")[:20])
+
+
+def test_every_command_is_in_one_group_of_the_help() -> None:
+    """The groups hold all of them, once."""
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    shown = invoke("--help").stdout
+    assert [title for title in GROUPS if f"\n{title}:\n" not in shown] == []
 
 
 def test_the_rules_as_json() -> None:
