@@ -8,7 +8,7 @@ SAMPLE := samples/cartpole_step
 # HLOOPT_XLA_PYTHON, of the environment or of make's arguments, asks XLA itself (tests/oracle, bench).
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden recording wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden recording reference wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ golden: $(VENV)/.installed-dev  ## rewrite the expected output of the golden cas
 
 recording: $(VENV)/.installed  ## draw the terminal of the README again, light and dark
 	$(BIN)/python -m tests.documentation.recording
+
+reference: $(VENV)/.installed  ## every command, pass, op, kernel, target, refusal and topic, as Markdown: build/reference
+	$(BIN)/python -m tests.documentation.reference build/reference
 
 wheel: $(VENV)/.installed-dev  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
