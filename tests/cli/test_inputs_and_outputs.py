@@ -447,5 +447,5 @@ def test_help_does_not_wait_for_numpy() -> None:
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert "Commands:" in result.stdout
+    assert "\nLook:\n" in result.stdout
     assert result.stderr == "[]\n"

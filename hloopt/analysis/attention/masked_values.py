@@ -275,7 +275,7 @@ class MaskedSweep:
     def outer(self, one: Instruction, along: Along, *, may_run: bool = False) -> TileBound | None:
         """A float with an element a row, or a column, that is known by now.
 
-        With ``may_run`` the greatest score so far will do: the one of all columns is no less.
+        ``may_run`` allows the maximum of the scores so far: that of all columns is at least as large.
         """
         if not one.array.dtype.is_float or one.array.dtype.name not in (*_WIDE, "f16"):
             return None

@@ -1,10 +1,10 @@
 """Tiles of scores that change nothing, because a mask takes all of their scores away.
 
-A tile may be left out where a predicate of places is the same in all of it and, with that known, each sum takes
-in zeros, each greatest score is no greater than the one before, and each context gets weights of zero times
-values that are finite.  ``exp(low - m)`` is zero where it underflows: whether it does depends on the greatest
-score so far, and a product with zero is zero where the other factor is known to be finite.  What only a kernel
-knows is left to it as ``Limit``: a bound that it computes, and what that may come to at most.
+A tile may be left out where a predicate of places has one value throughout the tile and, given that value, the
+tile adds zeros to each sum, does not raise the maximum of the scores, and adds to each context weights of zero
+times values that are finite.  ``exp(low - m)`` is zero where it underflows: whether it does depends on the
+maximum so far, and a product with zero is zero where the other factor is known to be finite.  What only a
+kernel knows is left to it as ``Limit``: a bound that it computes, and what that may come to at most.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class TileBound:
 
 @dataclass(frozen=True)
 class Limit:
-    """A tile may be left out where ``bound`` is no greater than ``most``, and no NaN, in each row or column."""
+    """A tile may be left out where ``bound`` is at most ``most`` in each row or column, and is not NaN."""
 
     bound: TileBound
     most: float

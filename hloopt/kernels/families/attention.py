@@ -234,7 +234,7 @@ def _wide(form: Attention) -> int:
 
 
 def _tile_problem(site: Site, form: Attention, tile: Tile) -> str:
-    """Why there is no such tile; nothing where there is."""
+    """Why there is no such tile; empty where there is one."""
     rows, columns, units = tile["rows"], tile["columns"], tile["units"]
     if rows % WARP_ROWS or not WARP_ROWS <= rows <= _MOST_ROWS:
         return f"rows={rows} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"

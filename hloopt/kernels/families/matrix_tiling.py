@@ -51,9 +51,9 @@ class TileLayout:
 
     Chunk c of row r is at place ``c ^ turn(r)`` of it.  So the eight chunks at one c of eight rows that follow
     each other, which is what one matrix is, lie in eight different groups of four banks, and so do eight
-    chunks of a row.  (The same as the 128-byte swizzle of TMA, where rows have 128 bytes.)  Elements of 4 bytes
-    are no matrix that could be transposed: where k does not move through them, a warp reads words of two
-    chunks of four rows, and these lie in eight groups.
+    chunks of a row.  (The same as the 128-byte swizzle of TMA, where rows have 128 bytes.)  A matrix
+    of elements of 4 bytes cannot be transposed as it is loaded: where k does not move through them, a warp
+    reads words of two chunks of four rows, and these lie in eight groups.
     """
 
     along_k: bool
