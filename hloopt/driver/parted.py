@@ -16,7 +16,7 @@ from hloopt.driver.recompiling import given_modules
 from hloopt.dumps import DumpModule, parse_name, read_bytes, read_dump, stage_maker
 from hloopt.dumps.beside import beside
 from hloopt.errors import UsageError
-from hloopt.findings.planning import Planner, is_planned
+from hloopt.findings.planning import Planner, check_planned_for, is_planned
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.explained_times import explained
 from hloopt.fusion.log_differences import StepPair, log_difference
@@ -59,7 +59,8 @@ def plans_parted(
     decision that differs.
 
     What no compiler has planned yet is planned by ``planner``; ``most`` pairs are looked into.
-    Raises ``UsageError`` where a stage or a log of a dump cannot be read, and what reading a module does.
+    Raises ``UsageError`` where a stage or a log of a dump cannot be read, for plans of a GPU on a CPU, and what
+    reading a module does.
     """
     folders = _Folders()
     planned = [[_planned(one, planner, begin) for one in side] for side in (before, after)]
@@ -98,6 +99,7 @@ def final_modules(source: Module | str | Path) -> list[GivenModule]:
 
 
 def _planned(given: GivenModule, planner: Planner, begin: Callable[[str], object]) -> GivenModule:
+    check_planned_for(planner.predictor.target, given.module, given.file)
     if is_planned(given.module):
         return given
     begin(f"planning {given.module.name}")

@@ -20,7 +20,13 @@ from hloopt.findings.finding import (
 )
 from hloopt.findings.kinds import KINDS, FindingKind, KindExample, chosen_kinds, kind_examples
 from hloopt.findings.measuring import MEASURING, MeasuredGain, RealRuns
-from hloopt.findings.planning import Planner, ProgramPlan, is_planned, pipeline_for
+from hloopt.findings.planning import (
+    Planner,
+    ProgramPlan,
+    check_planned_for,
+    is_planned,
+    pipeline_for,
+)
 from hloopt.findings.search import Findings, find
 
 __all__ = [
@@ -43,6 +49,7 @@ __all__ = [
     "ReducedDot",
     "RefusedArray",
     "Spent",
+    "check_planned_for",
     "chosen_kinds",
     "find",
     "is_planned",

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from hloopt.analysis.assignment import BufferAssignment, assign_buffers
+from hloopt.analysis.backend_config import backend_kind
 from hloopt.cost_models.model import CostModel
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
+from hloopt.errors import UsageError
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.explained_times import explained
 from hloopt.fusion.explanation import Explanation
@@ -26,12 +28,14 @@ from hloopt.rewrite.entries import aimed, with_options
 from hloopt.rewrite.naming import parse_pattern
 from hloopt.targets import Target
 
-__all__ = ["Planner", "ProgramPlan", "is_planned", "pipeline_for"]
+__all__ = ["Planner", "ProgramPlan", "check_planned_for", "is_planned", "pipeline_for"]
 
 _XLA = "xla-gpu-2026"
 _OTHERS = "O2"
 _BUFFERS = "flatten-call-graph,schedule,copy-insertion"
 """What every device does last: an order, and the copies that it needs."""
+_GPU_KERNELS = ("__triton", "__cublas$", "__cudnn$")
+"""How kinds of fusions and targets of calls begin that only a GPU runs."""
 
 
 def pipeline_for(target: Target, name: str) -> tuple[Pipeline, str]:
@@ -55,6 +59,23 @@ def is_planned(module: Module) -> bool:
     return bool(module.attributes.get("is_scheduled")) or any(
         instruction.opcode == "fusion" for instruction in module.instructions()
     )
+
+
+def check_planned_for(target: Target, module: Module, name: str = "") -> None:
+    """Raise ``UsageError`` where a plan has kernels that only a GPU runs and ``target`` is a CPU.
+
+    ``name`` is the file's; the module's name stands for it where there is none.
+    """
+    if target.kind != "cpu" or not is_planned(module):
+        return
+    for instruction in module.instructions():
+        called = backend_kind(instruction) or instruction.custom_call_target
+        if called.startswith(_GPU_KERNELS):
+            raise UsageError(
+                f"{name or module.name} is planned for a GPU (%{instruction.name} is {called}), which says "
+                f"nothing of its time on {target.name}: take the module before optimisation, or a GPU for "
+                "the target"
+            )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
 from hloopt.findings.measuring import RealRuns, measured_gain
 from hloopt.findings.peak import PeakUse, peak_use
-from hloopt.findings.planning import Planner, is_planned
+from hloopt.findings.planning import Planner, check_planned_for, is_planned
 from hloopt.findings.products import reduced_dot
 from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import FindingCandidate, Subject, Tried
@@ -137,8 +137,9 @@ def find(
 
     ``label`` is what the planner's pipeline is called; ``begin`` is called with what is done next.  A module
     that a compiler has planned already is priced as it stands, after changes too.  ``real`` says what is
-    measured, too.
+    measured, too.  Raises ``UsageError`` for a plan of a GPU on a CPU.
     """
+    check_planned_for(planner.predictor.target, module)
     module = clone_module(module)
     if is_planned(module):
         planner, label = Planner(Pipeline(()), planner.predictor), "as given"

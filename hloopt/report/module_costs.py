@@ -10,7 +10,7 @@ from rich.console import Console
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
-from hloopt.findings import Planner, is_planned, pipeline_for
+from hloopt.findings import Planner, check_planned_for, is_planned, pipeline_for
 from hloopt.ir import Module
 from hloopt.report.console import TableColumn, plain_text, records_table, say
 from hloopt.report.numbers import byte_size, seconds
@@ -119,7 +119,11 @@ class ModulePricer:
         self._planner = Planner(pipeline_for(predictor.target, name)[0], predictor)
 
     def cost(self, module: Module, file: str) -> ModuleCost:
-        """What one run of a module costs; one that is fused and ordered already is taken as it stands."""
+        """What one run of a module costs; one that is fused and ordered already is taken as it stands.
+
+        Raises ``UsageError`` for a plan of a GPU on a CPU.
+        """
+        check_planned_for(self._predictor.target, module, file)
         planner = Planner(Pipeline(()), self._predictor) if is_planned(module) else self._planner
         plan = planner.plan(module)
         return ModuleCost(

@@ -9,6 +9,7 @@ from hloopt.source import Source
 
 __all__ = ["decode"]
 
+_BYTECODE = b"ML\xefR"
 # The first bytes of files, what they are, and what to do about it.
 _KINDS: tuple[tuple[bytes, str, str], ...] = (
     (b"PK\x03\x04", "a zip archive", "unzip it first"),
@@ -17,7 +18,7 @@ _KINDS: tuple[tuple[bytes, str, str], ...] = (
     (b"\xfd7zXZ\0", "xz data", "unxz it first; gzip data is read as it is"),
     (b"\x28\xb5\x2f\xfd", "zstd data", "unzstd it first; gzip data is read as it is"),
     (b"\x04\x22\x4d\x18", "lz4 data", "unlz4 it first; gzip data is read as it is"),
-    (b"ML\xefR", "MLIR bytecode (StableHLO?)", ""),
+    (_BYTECODE, "MLIR bytecode (StableHLO?)", ""),
     (b"BC\xc0\xde", "LLVM bitcode", ""),
     (b"\x7fELF", "an ELF binary (a cubin?)", ""),
     (b"\x93NUMPY", "a NumPy array", ""),
@@ -36,6 +37,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
 _HEAD = 65536
+# A vector of a flatbuffer has its length before it, little-endian; signed offsets reach no further than this.
+_LENGTH = 4
+_LARGEST = 1 << 31
 _MOST_CONTROLS = 0.02  # of the characters of a text; a binary file has many more
 
 
@@ -57,12 +61,12 @@ def decode(name: str, content: bytes, *, strict: bool = False) -> str:
             raise ParseError(f"this is {what}, not HLO text", name=name, notes=notes)
     head = content[:_HEAD]
     if b"\0" in head:
-        raise _binary(name, head)
+        raise _binary(name, content)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if _controls(head) > _MOST_CONTROLS:
-            raise _binary(name, head) from None
+            raise _binary(name, content) from None
         raise _not_utf8(name, content, error.start) from None
 
 
@@ -85,17 +89,33 @@ def _controls(head: bytes) -> float:
     return sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head) / len(head)
 
 
-def _binary(name: str, head: bytes) -> ParseError:
+def _binary(name: str, content: bytes) -> ParseError:
+    head = content[:_HEAD]
     halves = head[::2], head[1::2]
-    for half, order in zip(halves, ("BE", "LE"), strict=True):
-        if half.count(0) * 2 > len(half):
+    for high, low, order in zip(halves, halves[::-1], ("BE", "LE"), strict=True):
+        if high.count(0) * 2 > len(high) and _controls(low) <= _MOST_CONTROLS:
             note = f"iconv -f UTF-16{order} -t UTF-8 makes HLO text of it"
             message = "this is UTF-16 text without a byte order mark; HLO text is ASCII or UTF-8"
             return ParseError(message, name=name, notes=(note,))
+    cut = _cut_export(content)
+    if cut is not None:
+        message = "this is a file cut off within its MLIR bytecode (of jax.export?), not HLO text"
+        return ParseError(message, name=name, notes=(cut,))
     if _is_proto(head):
         note = "those called HloModuleProto, HloProto and HloSnapshot are read; it is none of them"
         return ParseError("this is a protocol buffer, not HLO text", name=name, notes=(note,))
     return ParseError("this is a binary file, not HLO text", name=name)
+
+
+def _cut_export(content: bytes) -> str | None:
+    """What is missing of MLIR bytecode within other data, by the length before it; None where nothing is."""
+    at = content.find(_BYTECODE)
+    if at < _LENGTH:
+        return None
+    length, there = int.from_bytes(content[at - _LENGTH : at], "little"), len(content) - at
+    if not there < length <= _LARGEST:
+        return None
+    return f"the bytecode has {length} bytes, of which {there} are there"
 
 
 def _is_proto(head: bytes) -> bool:

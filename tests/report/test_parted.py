@@ -224,3 +224,19 @@ def test_what_two_compilations_do_not_take(tmp_path: Path, more: list[str], mess
     result = CliRunner().invoke(cli, ["why", str(path), str(path), *more])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_plans_of_a_gpu_are_not_priced_on_a_cpu(tmp_path: Path) -> None:
+    """Neither two nor one: the kernel that no CPU has is named.  Without such a kernel they are priced."""
+    kind = 'kind=kCustom, backend_config={"fusion_backend_config":{"kind":"__triton"}}'
+    paths = []
+    for name, text in (("loop", _FUSED), ("triton", _FUSED.replace("kind=kLoop", kind))):
+        paths.append(tmp_path / f"{name}.hlo")
+        paths[-1].write_text(text)
+    for words in (paths, paths[1:]):
+        result = CliRunner().invoke(cli, ["why", *map(str, words), "--target", "host"])
+        assert result.exit_code == 2
+        assert not result.stdout
+        assert "is planned for a GPU (%r is __triton), which says nothing" in result.stderr
+    assert CliRunner().invoke(cli, ["why", *map(str, paths), "--target", "h200"]).exit_code == 0
+    assert CliRunner().invoke(cli, ["why", str(paths[0]), "--target", "host"]).exit_code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import struct
 import zipfile
 
 import pytest
@@ -100,3 +101,28 @@ def zipped() -> bytes:
 def test_files_that_are_no_text(content: bytes, message: str) -> None:
     """What they are is in the message."""
     assert refused(content).message == message
+
+
+def test_numbers_in_binary_files_are_not_utf16() -> None:
+    """Tables of small numbers have a zero in every other byte as well, but no characters beside them."""
+    for order in "<>":
+        content = struct.pack(f"{order}600H", *[1, 4, 7, 16, 65, 200] * 100)
+        assert refused(content).message.startswith("this is a ")
+        assert "UTF-16" not in refused(content).message
+
+
+def test_cut_off_bytecode_of_an_export_is_named_with_what_is_missing() -> None:
+    """The length before it says how much there was; one that makes no sense says nothing."""
+    bytecode = b"ML\xefR\rStableHLO_v1.15.0\0" + bytes(range(60))
+    tables = b"".join(number.to_bytes(4, "little") for number in range(16, 120, 4))
+    whole = tables + len(bytecode).to_bytes(4, "little") + bytecode
+    for missing in (1, 40, len(bytecode) - 4):
+        error = refused(whole[:-missing])
+        message = "this is a file cut off within its MLIR bytecode (of jax.export?), not HLO text"
+        assert error.message == message
+        there = len(bytecode) - missing
+        assert error.notes == (
+            f"the bytecode has {len(bytecode)} bytes, of which {there} are there",
+        )
+    senseless = tables + b"\xff\xff\xff\xff" + bytecode
+    assert refused(senseless).message == "this is a binary file, not HLO text"
