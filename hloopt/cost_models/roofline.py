@@ -16,7 +16,7 @@ from hloopt.ops.traits import CONTRACTING
 from hloopt.targets.target import Target
 from hloopt.types import ArrayShape, leaves, record_of
 
-__all__ = ["Roofline", "product_of", "product_rate"]
+__all__ = ["Roofline", "multiply_rate", "product_of", "product_rate"]
 
 _LIBRARIES: Final = ("__cublas$", "__cudnn$")
 _TRITON: Final = "__triton"
@@ -123,18 +123,26 @@ def product_of(kernel: Instruction) -> Instruction | None:
 def product_rate(kernel: Instruction, product: Instruction, target: Target) -> float | None:
     """Of the product that a kernel is made for; None where nothing is known.
 
-    f32 is multiplied as f32 on plain units, unless an algorithm says otherwise, or XLA made the kernel: it
-    takes TF32 where the precision is not the highest.
+    It is ``multiply_rate``, but of kernels that XLA made: it takes TF32 where the precision is not the highest.
     """
     dtype = product.operands[0].array.dtype.name
+    algorithm = str(product.attributes.get("algorithm", ""))
+    if algorithm not in ALGORITHMS and _is_of_xla(kernel) and not _is_highest(product):
+        return target.peak_flops(dtype, "matrix")
+    return multiply_rate(dtype, target, algorithm)
+
+
+def multiply_rate(dtype: str, target: Target, algorithm: str = "") -> float | None:
+    """Flops a second of products of an element type; None where nothing is known.
+
+    f32 is multiplied as f32 on plain units, unless the ``algorithm`` of a dot says otherwise.
+    """
     if dtype != "f32":
         return target.peak_flops(dtype, "matrix")
-    algorithm = ALGORITHMS.get(str(product.attributes.get("algorithm", "")))
-    if algorithm is not None:
-        peak = target.peak_flops(algorithm.unit, "matrix")
-        return peak / algorithm.products if peak else None
-    if _is_of_xla(kernel) and not _is_highest(product):
-        return target.peak_flops(dtype, "matrix")
+    rounded = ALGORITHMS.get(algorithm)
+    if rounded is not None:
+        peak = target.peak_flops(rounded.unit, "matrix")
+        return peak / rounded.products if peak else None
     return target.peak_flops(dtype, "scalar") or target.peak_flops(dtype, "matrix")
 
 

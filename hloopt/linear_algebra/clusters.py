@@ -106,7 +106,8 @@ class Cluster:
         self._elsewhere = elsewhere
         self.space = space
         self.dtype: DType = values[0].root.array.dtype
-        self.prices = AlgebraPrices(target, self.dtype)
+        precision = next((one.reader.precision for one in values if one.reader.precision), {})
+        self.prices = AlgebraPrices(target, self.dtype, precision.get("algorithm", ""))
         self._matrices = matrices or Matrices()
         self._known = KnownProducts(self._matrices, self.prices)
         self.target = target

@@ -8,6 +8,7 @@ from hloopt.analysis.cost import Cost
 from hloopt.cost_models.device_times import LAUNCH_NS
 from hloopt.cost_models.gemm import GemmSizes, best_time
 from hloopt.cost_models.host import kernel_costs
+from hloopt.cost_models.roofline import multiply_rate
 from hloopt.targets import Target
 from hloopt.types import DType
 
@@ -25,10 +26,11 @@ OpenBLAS on one core, for 1,024 rows and as many right sides."""
 class AlgebraPrices:
     """Seconds of parts of a plan on a target: memory and arithmetic overlap, products and sums are launched.
 
-    The same rates price the instructions that are there and those that would be made.
+    The same rates price the instructions that are there and those that would be made.  ``algorithm`` is that
+    of the products.
     """
 
-    def __init__(self, target: Target, dtype: DType) -> None:
+    def __init__(self, target: Target, dtype: DType, algorithm: object = "") -> None:
         self.target = target
         self._dtype = dtype
         self._known: dict[tuple[int, int, int, int], float] = {}
@@ -38,7 +40,8 @@ class AlgebraPrices:
         self.bytes = dtype.bits / 8
         self.is_narrow = dtype.is_narrow_float
         self.flops = target.peak_flops(dtype.name) or target.peak_flops("f32") or 1e12
-        self.product_flops = target.peak_flops(dtype.name, "matrix") or self.flops
+        self._product_rate = multiply_rate(dtype.name, target, str(algorithm))
+        self.product_flops = self._product_rate or self.flops
 
     def product(self, multiply_adds: int, elements: int) -> float:
         """Of a matrix product that reads and writes so many elements."""
@@ -54,7 +57,7 @@ class AlgebraPrices:
 
     def _matrix_product(self, batch: int, rows: int, columns: int, depth: int) -> float:
         given, made = batch * (rows + columns) * depth, batch * rows * columns
-        peak = self.target.peak_flops(self._dtype.name, "matrix")
+        peak = self._product_rate
         if not self.target.has_threads or not peak:
             return self.product(made * depth, given + made)
         sizes = GemmSizes(batch, rows, columns, depth, self._dtype.name, self.bytes)

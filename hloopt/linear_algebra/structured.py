@@ -40,7 +40,7 @@ def write_structured(
         if not log.allows():
             break
         operands = dot.operands
-        prices = AlgebraPrices(target, dot.array.dtype)
+        prices = AlgebraPrices(target, dot.array.dtype, dot.attributes.get("algorithm", ""))
         if _written(dot, matrices, prices, log, reassociates=reassociates):
             read += operands
     return read

@@ -207,10 +207,13 @@ def show_difference(
             left=4,
             optional=("computes", "bytes"),
         )
-        for group in shown:
-            for cells in _group_rows(group, costs, timed=bool(_timed(found))):
-                rows.add_row(*cells)
-            rows.add_row()
+        cells = [list(_group_rows(group, costs, timed=bool(_timed(found)))) for group in shown]
+        apart = any(len(one) > 1 for one in cells)
+        for number, group_cells in enumerate(cells):
+            if apart and number:
+                rows.add_row()
+            for row in group_cells:
+                rows.add_row(*row)
         console.print(rows)
     if left:
         say(console, f"and {left} groups whose bytes change less (--all)")

@@ -331,7 +331,7 @@ KEPT = {
         (MATRIX, VECTOR, VECTOR, VECTOR),
     ),
     "a mask beside the diagonal is no identity": (
-        EYE.replace("direction=EQ", "direction=GE")
+        EYE.replace("direction=EQ", "direction=NE")
         + f"""one = {MATRIX} convert(mask)
         ROOT r = {MATRIX} dot(one, a), {PRODUCT}""",
         (MATRIX,),

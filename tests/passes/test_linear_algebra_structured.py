@@ -244,6 +244,17 @@ def test_large_triangles_take_less(size: int) -> None:
     assert work == 2 * size**3 * 5 // 8
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "is_cut"), [("", True), (", algorithm=dot_tf32_tf32_f32", False)]
+)
+def test_products_are_priced_on_the_units_that_make_them(algorithm: str, is_cut: bool) -> None:
+    """Half of a triangle pays for its launches in f32 on plain units, not where its factors are rounded."""
+    given = hloopt.parse(
+        module(f"ROOT r = f32[1024,1024] dot(lower, b), {PRODUCT}{algorithm}", "f32", 1024)
+    )
+    assert LinearAlgebra(reassociate=True).run(given, PassLog()) is is_cut
+
+
 def dots(given: Any) -> list[Any]:
     return [one for one in given.entry if one.opcode == "dot"]
 

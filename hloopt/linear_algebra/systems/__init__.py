@@ -243,7 +243,8 @@ def solved_products(computation: Computation, target: Target) -> Iterator[Solved
     Those of one system are together where that gains; one by one where only that does.
     """
     for group in _groups(computation):
-        prices = AlgebraPrices(target, group[0].dot.array.dtype)
+        dot = group[0].dot
+        prices = AlgebraPrices(target, dot.array.dtype, dot.attributes.get("algorithm", ""))
         seen: set[Instruction] = set()
         parts = [group] if len(group) == 1 else [group, *([one] for one in group)]
         for part in parts:
