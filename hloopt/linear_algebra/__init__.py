@@ -68,7 +68,7 @@ class LinearAlgebra(Pass):
         dot(dot(x, A), B)            =>  dot(x, dot(A, B))
 
     fast_math    whether to take floats as well, whose sums round otherwise then
-    reassociate  the same, for this pass alone: no other has the option
+    reassociate  the same, for this pass and ``while-product-sinking`` alone: no other has the option
     target       the device whose rates decide (``hloopt targets``)
     """
 

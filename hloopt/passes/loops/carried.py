@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from hloopt.analysis.backend_config import BackendConfig, config_text, read_backend_config
-from hloopt.ir import Computation, Instruction, build, edit
+from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.signatures import own_computation, remove_uncalled
-from hloopt.ir.walk import called_computations, has_side_effect
+from hloopt.ir.walk import (
+    called_computations,
+    callees_first,
+    has_side_effect,
+    open_computations,
+)
 from hloopt.types import Shape, Sharding, TupleShape, Verbatim
 
 __all__ = [
@@ -18,6 +23,7 @@ __all__ = [
     "element_shardings",
     "growth_obstacle",
     "init_elements",
+    "inner_loops_first",
     "is_read_by_element",
     "keep_shardings",
     "obstacle",
@@ -26,6 +32,7 @@ __all__ = [
     "set_state_shape",
     "states",
     "tuple_of",
+    "used_reads",
     "uses",
     "whole_uses",
 ]
@@ -68,6 +75,20 @@ def reads(state: Instruction) -> dict[int, list[Instruction]]:
         if user.opcode == "get-tuple-element":
             found[user.tuple_index].append(user)
     return found
+
+
+def used_reads(state: Instruction) -> dict[int, list[Instruction]]:
+    """Those of them that have users."""
+    return {index: [one for one in found if one.is_used] for index, found in reads(state).items()}
+
+
+def inner_loops_first(module: Module) -> Iterator[Instruction]:
+    """The loops of a module with a tuple for their state, each after those within it; they may be changed."""
+    # Callees come before their callers.
+    for computation in open_computations(module, callees_first(module)):
+        for instruction in list(computation):
+            if instruction.opcode == "while" and instruction.is_tuple:
+                yield instruction
 
 
 def states(loop: Instruction) -> tuple[Instruction, Instruction, Instruction]:

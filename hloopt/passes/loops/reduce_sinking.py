@@ -11,9 +11,16 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.ir.walk import callees_first, open_computations
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
-from hloopt.passes.loops.carried import CarriedState, growth_obstacle, reads, states, whole_uses
+from hloopt.passes.loops.carried import (
+    CarriedState,
+    growth_obstacle,
+    inner_loops_first,
+    reads,
+    states,
+    used_reads,
+    whole_uses,
+)
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.regions import identity
 
@@ -81,12 +88,10 @@ ENTRY main {
             raise UsageError(f"{self.name}: max_growth is a number of bytes a byte, or 0")
 
     def run(self, module: Module, log: PassLog) -> bool:
-        """Inner loops first: callees come before their callers."""
+        """Inner loops first: what leaves them may leave the outer ones, too."""
         changed = False
-        for computation in open_computations(module, callees_first(module)):
-            for instruction in list(computation):
-                if instruction.opcode == "while" and instruction.is_tuple:
-                    changed |= self.sink(instruction, log)
+        for loop in inner_loops_first(module):
+            changed |= self.sink(loop, log)
         return changed
 
     def sink(self, loop: Instruction, log: PassLog) -> bool:
@@ -116,7 +121,7 @@ ENTRY main {
         condition, state, _ = states(loop)
         if body.root.opcode != "tuple" or whole_uses(state) or whole_uses(condition):
             return
-        inside, in_condition = _used(state), _used(condition)
+        inside, in_condition = used_reads(state), used_reads(condition)
         rest = loop.shape.byte_size
         for number, following in enumerate(body.root.operands):
             reduce = _added(following, inside.get(number, []))
@@ -170,11 +175,6 @@ def _added(following: Instruction, inside: list[Instruction]) -> Instruction | N
     if start is None or not np.all(start.reshape(()) == identity(opcode, reduce.array.dtype)):
         return None
     return reduce
-
-
-def _used(state: Instruction) -> dict[int, list[Instruction]]:
-    """The reads of a state that have users, by the element."""
-    return {index: [one for one in found if one.is_used] for index, found in reads(state).items()}
 
 
 def _sink(carried: CarriedState, number: int, reduce: Instruction) -> None:

@@ -12,7 +12,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops.traits import ASSOCIATIVE
-from hloopt.passes.loops.carried import reads, whole_uses
+from hloopt.passes.loops.carried import used_reads, whole_uses
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.rewrite.regions import identity
 from hloopt.types import ArrayShape
@@ -47,9 +47,7 @@ def loop_scans(loop: Instruction) -> list[LoopScan]:
     if counter is None:
         return []
     assert iterations is not None
-    elements = {
-        index: [one for one in found if one.is_used] for index, found in reads(loop).items()
-    }
+    elements = used_reads(loop)
     scans = (
         body.scan(at, counter, iterations, elements) for at in sorted(elements) if elements[at]
     )
