@@ -12,13 +12,12 @@ from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.user_rules import rule_of
-from hloopt.ir import Instruction, Module, build, edit
+from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
+from hloopt.linear_algebra.product_hoisting import WhileProductHoisting, row_products
 from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.rewrite.pass_ import PassLog
-from hloopt.rewrite.site import is_replaceable
 from hloopt.targets import Target
-from hloopt.types import ArrayShape, DotDims, TupleShape
 
 __all__ = ["kernels", "products"]
 
@@ -138,28 +137,37 @@ def _fuse(module: Module, target: Target, names: frozenset[str]) -> bool:
 
 def products(subject: Subject) -> Iterator[FindingCandidate]:
     """Dots in a loop's body of a row of an array with something that stays the same: one product before it."""
+    hoisting = WhileProductHoisting(target=subject.planner.predictor.target.name)
     for loop in _loops(subject.module):
-        if counted_iterations(loop).count < _FEW:
+        if not loop.is_tuple or counted_iterations(loop).count < _FEW:
             continue
-        for dot in loop.body:
-            found = _sliced(dot, loop)
-            if found is None:
-                continue
-            rows, matrix = found
-            yield FindingCandidate(
-                (loop,),
-                f"%{dot.name} multiplies one row of {_element(loop, rows)} by {_element(loop, matrix)} in each "
-                f"iteration. Neither depends on what the loop carries, so one product of all rows before the "
-                "loop does the same with a full matrix unit and one launch.",
-                (
-                    FindingRemedy(
-                        "model",
-                        "compute xs @ w for all steps before lax.scan, and scan over the products",
-                    ),
+        found = row_products(loop)
+        if not found:
+            continue
+        first, others = found[0], len(found) - 1
+        more = f" So do {others} others in it." if others else ""
+        yield FindingCandidate(
+            (loop,),
+            f"%{first.dot.name} multiplies one row of {_element(loop, first.row.element)} by "
+            f"{_factor(loop, first.factor)} in each iteration.{more} Neither depends on what the loop "
+            "carries, so one product of all rows before the loop does the same with a full matrix unit and "
+            "one launch.",
+            (
+                FindingRemedy(
+                    "model",
+                    "compute xs @ w for all steps before lax.scan, and scan over the products",
                 ),
-                _Hoisted(dot.name),
-                (dot,),
-            )
+                FindingRemedy("hloopt", "while-product-hoisting, in O2 and O3"),
+            ),
+            _Hoisted(hoisting),
+            tuple(one.dot for one in found),
+        )
+
+
+def _factor(loop: Instruction, factor: Instruction) -> str:
+    if factor.opcode == "constant":
+        return f"%{factor.name}"
+    return _element(loop, factor.tuple_index)
 
 
 def _element(loop: Instruction, index: int) -> str:
@@ -169,102 +177,12 @@ def _element(loop: Instruction, index: int) -> str:
     return f"element {index} of %{state.name}"
 
 
-def _sliced(dot: Instruction, loop: Instruction) -> tuple[int, int] | None:
-    """Elements of the loop's state: the array of which a dot reads one row, and the matrix, if both stay.
-
-    The row is the first operand: a dynamic-slice of one index along dimension 0, its dimension taken off.
-    """
-    if dot.opcode != "dot" or not is_replaceable(dot):
-        return None
-    dims, (lhs, rhs) = DotDims.of(dot.attributes), dot.operands
-    if dims.lhs_batch or lhs.opcode != "reshape" or lhs.operands[0].opcode != "dynamic-slice":
-        return None
-    cut = lhs.operands[0]
-    rows = cut.operands[0]
-    sizes = cut.attributes["dynamic_slice_sizes"]
-    whole = rows.array.dims
-    if sizes[0] != 1 or tuple(sizes[1:]) != whole[1:] or lhs.array.dims != whole[1:]:
-        return None
-    found = []
-    for source in (rows, rhs):
-        if source.opcode != "get-tuple-element" or not _stays(source, loop):
-            return None
-        found.append(source.tuple_index)
-    return found[0], found[1]
-
-
-def _stays(source: Instruction, loop: Instruction) -> bool:
-    root = loop.body.root
-    return (
-        source.operands[0] is loop.body.parameters[0]
-        and root.opcode == "tuple"
-        and root.operands[source.tuple_index].opcode == "get-tuple-element"
-        and root.operands[source.tuple_index].tuple_index == source.tuple_index
-        and root.operands[source.tuple_index].operands[0] is loop.body.parameters[0]
-    )
-
-
 class _Hoisted:
-    """The change: the product of all rows before the loop, of which each iteration reads its row."""
+    """The change: the products of all rows before the loop, of which each iteration reads a row."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, hoisting: WhileProductHoisting) -> None:
+        self.hoisting = hoisting
 
     def __call__(self, module: Module, places: Sequence[Instruction]) -> bool:
-        """Whether it was made in the first loop."""
-        loop = places[0]
-        body, state = loop.body, loop.operands[0]
-        dot = body.by_name.get(self.name)
-        found = None if dot is None else _sliced(dot, loop)
-        if (
-            dot is None
-            or found is None
-            or len(body.callers) != 1
-            or len(loop.condition.callers) != 1
-        ):
-            return False
-        rows, matrix = (build.element(loop, state, index, dot.metadata) for index in found)
-        dims = DotDims.of(dot.attributes)
-        shape = ArrayShape(dot.array.dtype, (rows.array.dims[0], *dot.array.dims))
-        attributes = {
-            **dot.attributes,
-            "lhs_contracting_dims": tuple(dim + 1 for dim in dims.lhs_contracting),
-        }
-        product = build.make(
-            loop, "dot", (rows, matrix), attributes, shape=shape, metadata=dot.metadata
-        )
-        parameter = _carry(loop, product)
-        cut = dot.operands[0].operands[0]
-        row = build.element(dot, parameter, len(parameter.elements) - 1)
-        zero = next(one for one in cut.operands[2:]) if len(cut.operands) > 2 else cut.operands[1]
-        starts = (cut.operands[1], *(zero for _ in dot.array.dims))
-        sizes = (1, *dot.array.dims)
-        part = build.make(
-            dot,
-            "dynamic-slice",
-            (row, *starts),
-            {"dynamic_slice_sizes": sizes},
-            shape=ArrayShape(dot.array.dtype, sizes),
-            metadata=dot.metadata,
-        )
-        value = build.make(dot, "reshape", (part,), {}, shape=dot.shape, metadata=dot.metadata)
-        edit.replace_instruction(dot, value)
-        return True
-
-
-def _carry(loop: Instruction, value: Instruction) -> Instruction:
-    """Let a loop carry one more array, which stays as it is; the parameter of its body."""
-    state = loop.operands[0]
-    shape = TupleShape((*loop.elements, value.shape))
-    given = (*build.elements(loop, state), value)
-    edit.set_operand(loop, 0, build.make(loop, "tuple", given, {}, shape=shape))
-    for computation in (loop.body, loop.condition):
-        edit.set_shape(computation.parameters[0], shape)
-    body, number = loop.body, len(shape.elements) - 1
-    parameter, root = body.parameters[0], body.root
-    results = build.elements(root, root) if root.opcode == "tuple" else ()
-    kept = build.element(root, parameter, number)
-    edit.set_root(body, build.make(body, "tuple", (*results, kept), {}, shape=shape))
-    edit.remove(root)
-    edit.set_shape(loop, shape)
-    return parameter
+        """Whether there was one in the first loop."""
+        return self.hoisting.hoist(places[0], PassLog())

@@ -10,17 +10,21 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit
 from hloopt.passes.loops.carried import CarriedState, states
 from hloopt.passes.loops.counters import constant_like, counters
-from hloopt.types import ArrayShape, SliceRange
+from hloopt.types import ArrayShape, Dims, SliceRange
 
-__all__ = ["IterationRow", "IterationRows", "RowKeeper", "all_rows", "row_counter"]
+__all__ = ["IterationRow", "IterationRows", "RowKeeper", "all_rows", "beside", "row_counter"]
 
 
 @dataclass(frozen=True, slots=True)
 class IterationRow:
-    """Row ``first + t * step`` of dimension ``dim`` of a state element that the loop passes through."""
+    """Row ``first + t * step`` along dimension ``dim`` of a state element that the loop passes through.
+
+    There are ``size`` rows.
+    """
 
     element: int
     dim: int
+    size: int
     first: int
     step: int
 
@@ -51,7 +55,7 @@ class IterationRows:
         at = self._inductions.affine(indices[dim])
         if at is None or abs(at.step) != 1 or not _is_within(at, self._iterations, whole[dim]):
             return None
-        return IterationRow(source.tuple_index, dim, at.at(0), at.step)
+        return IterationRow(source.tuple_index, dim, whole[dim], at.at(0), at.step)
 
     def is_passed_on(self, value: Instruction) -> bool:
         """Whether a value is an element of the state that the loop passes through."""
@@ -135,13 +139,18 @@ def all_rows(
         return whole, 0
     dims = whole.array.dims
     low = min(row.first, row.first + (iterations - 1) * row.step)
-    if dims[row.dim] != iterations:
+    if row.size != iterations:
         ranges = [SliceRange(0, size) for size in dims]
         ranges[row.dim] = SliceRange(low, low + iterations)
         whole = build.make(end, "slice", (whole,), {"slice": tuple(ranges)})
     if row.step != step:
         whole = build.make(end, "reverse", (whole,), {"dimensions": (row.dim,)})
     return whole, row.dim
+
+
+def beside(dims: Dims, row: int) -> Dims:
+    """Where dimensions of a value are in the array of which it is a row along dimension ``row``."""
+    return tuple(dim + (dim >= row) for dim in dims)
 
 
 def row_counter(loop: Instruction, iterations: int) -> tuple[int, Affine] | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
 from typing import ClassVar, Final
 
+from hloopt.analysis.emitters.dots import DotSizes
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.linear_algebra.loop_rows import IterationRows, RowKeeper, all_rows, row_counter
+from hloopt.linear_algebra.loop_rows import IterationRows, RowKeeper, all_rows, beside, row_counter
 from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.ops.traits import PERMUTING
 from hloopt.passes.loops.carried import (
     CarriedState,
     growth_obstacle,
@@ -23,13 +23,14 @@ from hloopt.passes.loops.carried import (
     whole_uses,
 )
 from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.dimension_numbers import dot_attributes
 from hloopt.targets import Target, find_target
 from hloopt.types import DotDims
 
 __all__ = ["WhileProductSinking"]
 
 _STEP: Final = "product behind a loop"
-_LINEAR: Final = frozenset({"copy", "negate", "reshape", "transpose"})
+_LINEAR: Final = PERMUTING - {"bitcast"} | {"negate"}
 """What may stand between a product and its sum: of a sum it is the sum of each."""
 _LEAST: Final = 0.98
 
@@ -224,19 +225,15 @@ class _Addend:
 
     def _seconds(self, iterations: int, target: Target) -> tuple[float, float]:
         dot = self.dot
-        lhs, rhs = (side.array for side in dot.operands)
-        dims = DotDims.of(dot.attributes)
+        sizes = DotSizes.of(dot)
         prices = AlgebraPrices(target, dot.array.dtype, dot.attributes.get("algorithm", ""))
-        batch = prod(lhs.dims[dim] for dim in dims.lhs_batch)
-        depth = prod(lhs.dims[dim] for dim in dims.lhs_contracting)
-        rows = prod(lhs.dims[dim] for dim in dims.lhs_free(lhs.rank))
-        columns = prod(rhs.dims[dim] for dim in dims.rhs_free(rhs.rank))
+        matrices = sizes.batch, sizes.m, sizes.n
         sums = prices.elementwise(3 * dot.array.elements)
-        before = iterations * (prices.matrix_product(batch, rows, columns, depth) + sums)
+        before = iterations * (prices.matrix_product(*matrices, sizes.k) + sums)
         kept = sum(side.array.elements for side in self.new)
         # Read where it is made, written here; at first it is filled with zeros.
         keeping = iterations * prices.elementwise(3 * kept)
-        return before, keeping + prices.matrix_product(batch, rows, columns, depth * self.times)
+        return before, keeping + prices.matrix_product(*matrices, sizes.k * self.times)
 
 
 def _sink(keeper: RowKeeper, one: _Addend) -> None:
@@ -278,32 +275,33 @@ def _product(
 ) -> Instruction:
     """The sum of all products, behind the loop."""
     wholes = [build.element(end, keeper.carried.loop, at) for at in kept]
-    attributes: Mapping[str, object] = one.dot.attributes
+    dims = DotDims.of(one.dot.attributes)
     if not any(one.same):
         sides = [
             all_rows(end, whole, row, step, keeper.iterations)
             for whole, row in zip(wholes, one.rows, strict=True)
         ]
         wholes = [whole for whole, _ in sides]
-        attributes = _attributes(one, [dim for _, dim in sides])
+        dims = _dims(one.dot, [dim for _, dim in sides])
     return build.make(
-        end, "dot", tuple(wholes), attributes, shape=one.dot.shape, metadata=one.dot.metadata
+        end,
+        "dot",
+        tuple(wholes),
+        dot_attributes(one.dot, dims),
+        shape=one.dot.shape,
+        metadata=one.dot.metadata,
     )
 
 
-def _attributes(one: _Addend, counted: list[int]) -> Mapping[str, object]:
-    """Those of the dot, over iterations as well: a dimension more in each factor."""
-    attributes = dict(one.dot.attributes)
-    dims = DotDims.of(attributes)
-    for side, numbers, batch, dim in (
-        ("lhs", dims.lhs_contracting, dims.lhs_batch, counted[0]),
-        ("rhs", dims.rhs_contracting, dims.rhs_batch, counted[1]),
-    ):
-        moved = tuple(number + (number >= dim) for number in numbers)
-        attributes[f"{side}_contracting_dims"] = (dim, *moved)
-        if batch:
-            attributes[f"{side}_batch_dims"] = tuple(at + (at >= dim) for at in batch)
-    return attributes
+def _dims(dot: Instruction, counted: list[int]) -> DotDims:
+    """Those of a dot over iterations as well, which are a dimension more in each factor."""
+    dims, (first, second) = DotDims.of(dot.attributes), counted
+    return DotDims(
+        (first, *beside(dims.lhs_contracting, first)),
+        (second, *beside(dims.rhs_contracting, second)),
+        beside(dims.lhs_batch, first),
+        beside(dims.rhs_batch, second),
+    )
 
 
 def _added(following: Instruction, inside: list[Instruction]) -> tuple[Instruction, ...] | None:

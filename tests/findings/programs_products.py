@@ -165,7 +165,7 @@ def _cell(h: Any, mixed: Any, u: Any) -> Any:
     return h, h
 
 
-@pair("loop-product", targets=BOTH)
+@pair("loop-product")
 def recurrent_inputs(rng: np.random.Generator) -> tuple[Any, ...]:
     def before(h: Any, xs: Any, w: Any, u: Any) -> Any:
         return lax.scan(lambda h, x: _cell(h, x @ w, u), h, xs)
@@ -184,7 +184,7 @@ def _gates(state: Any, mixed: Any, u: Any) -> Any:
     return (h, c), h
 
 
-@pair("loop-product", targets=BOTH)
+@pair("loop-product")
 def lstm_inputs(rng: np.random.Generator) -> tuple[Any, ...]:
     def before(state: Any, xs: Any, w: Any, u: Any) -> Any:
         return lax.scan(lambda s, x: _gates(s, x @ w, u), state, xs)
@@ -196,7 +196,7 @@ def lstm_inputs(rng: np.random.Generator) -> tuple[Any, ...]:
     return before, after, start, normal(rng, 100, 64, 512), weight(rng, 512, 1024), weight(rng, 256, 1024)  # fmt: skip
 
 
-@pair("loop-product", targets=BOTH)
+@pair("loop-product")
 def driven_recurrence(rng: np.random.Generator) -> tuple[Any, ...]:
     def before(h: Any, xs: Any, decay: Any, w: Any) -> Any:
         def step(h: Any, x: Any) -> Any:
@@ -215,7 +215,7 @@ def driven_recurrence(rng: np.random.Generator) -> tuple[Any, ...]:
     return before, after, normal(rng, 16, 256), normal(rng, 500, 16, 64), normal(rng, 256), weight(rng, 64, 256)  # fmt: skip
 
 
-@pair("loop-product", targets=BOTH)
+@pair("loop-product")
 def mixed_inputs_of_a_controller(rng: np.random.Generator) -> tuple[Any, ...]:
     """One row of inputs in each step."""
 

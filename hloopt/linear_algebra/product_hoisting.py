@@ -1,0 +1,276 @@
+"""Products of a row of an array with what stays the same, done once before a loop for all rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Final
+
+from hloopt.analysis.emitters.dots import DotSizes
+from hloopt.analysis.trip_count import trip_count
+from hloopt.dataclass import dataclass
+from hloopt.errors import UsageError
+from hloopt.ir import Instruction, Module, build, edit
+from hloopt.linear_algebra.loop_rows import IterationRow, IterationRows, beside
+from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.passes.loops.carried import (
+    CarriedState,
+    growth_obstacle,
+    inner_loops_first,
+    states,
+    whole_uses,
+)
+from hloopt.passes.loops.counters import constant_like
+from hloopt.rewrite import Pass, PassLog
+from hloopt.rewrite.dimension_numbers import dot_attributes
+from hloopt.rewrite.site import is_replaceable
+from hloopt.targets import Target, find_target
+from hloopt.types import ArrayShape, DotDims
+
+__all__ = ["RowProduct", "WhileProductHoisting", "row_products"]
+
+_STEP: Final = "product before a loop"
+_LEAST: Final = 0.98
+
+
+@dataclass(frozen=True)
+class RowProduct:
+    """A dot in the body of a loop, of a row of an array and a factor that is the same in all iterations.
+
+    side     the operand that is the row
+    row      which one, of all rows of an array
+    """
+
+    dot: Instruction
+    side: int
+    row: IterationRow
+    iterations: int
+
+    @property
+    def factor(self) -> Instruction:
+        """The operand that stays the same."""
+        return self.dot.operands[1 - self.side]
+
+    @property
+    def dims(self) -> DotDims:
+        """Those of the product of all rows: the rows are one more dimension of that operand."""
+        own, row = DotDims.of(self.dot.attributes), self.row.dim
+        if self.side == 0:
+            return replace(
+                own,
+                lhs_contracting=beside(own.lhs_contracting, row),
+                lhs_batch=beside(own.lhs_batch, row),
+            )
+        return replace(
+            own,
+            rhs_contracting=beside(own.rhs_contracting, row),
+            rhs_batch=beside(own.rhs_batch, row),
+        )
+
+    @property
+    def place(self) -> int:
+        """The dimension of that product which counts the rows."""
+        dims, ranks = self.dims, [one.array.rank for one in self.dot.operands]
+        ranks[self.side] += 1
+        places = dims.places(*ranks)
+        return places[self.side][self.row.dim]
+
+    @property
+    def shape(self) -> ArrayShape:
+        """Of that product."""
+        own, place = self.dot.array, self.place
+        return ArrayShape(own.dtype, (*own.dims[:place], self.iterations, *own.dims[place:]))
+
+    def seconds(self, target: Target) -> tuple[float, float]:
+        """Of the products of all iterations, and of one of all rows with reading a row in each."""
+        sizes = DotSizes.of(self.dot)
+        algorithm = self.dot.attributes.get("algorithm", "")
+        prices = AlgebraPrices(target, self.dot.array.dtype, algorithm)
+        before = self.iterations * prices.matrix_product(sizes.batch, sizes.m, sizes.n, sizes.k)
+        rows, columns = (
+            size * (self.iterations if side == self.side else 1)
+            for side, size in enumerate((sizes.m, sizes.n))
+        )
+        reading = self.iterations * prices.elementwise(self.dot.array.elements)
+        return before, reading + prices.matrix_product(sizes.batch, rows, columns, sizes.k)
+
+
+def row_products(loop: Instruction) -> list[RowProduct]:
+    """The products in a loop of known count that need nothing of the iteration before.
+
+    Each takes another one of all rows of an array that the loop passes through; its other factor is passed
+    through as well, or a constant.
+    """
+    body = loop.body
+    dots = [one for one in body if one.opcode == "dot" and len(one.operands) == 2]
+    if not dots or body.root.opcode != "tuple" or any(map(whole_uses, states(loop)[:2])):
+        return []
+    iterations = trip_count(loop)
+    if iterations is None or iterations < 2:
+        return []
+    rows, found = IterationRows(loop, iterations), []
+    for dot in dots:
+        arrays = [one.array for one in (*dot.operands, dot)]
+        if not is_replaceable(dot) or any(one.is_dynamic or not one.elements for one in arrays):
+            continue
+        for side in (0, 1):
+            factor = dot.operands[1 - side]
+            if not (factor.opcode == "constant" or rows.is_passed_on(factor)):
+                continue
+            row = rows.of(dot.operands[side])
+            if row is not None and row.size == iterations:
+                found.append(RowProduct(dot, side, row, iterations))
+                break
+    return found
+
+
+@dataclass(frozen=True)
+class WhileProductHoisting(Pass):
+    """Multiply all rows of an array before a loop in which each iteration multiplies one of them.
+
+    ``dot(xs[i], w)`` in each iteration becomes ``d = dot(xs, w)`` before the loop, and ``d[i]``, where the
+    iterations read all rows of ``xs``, upwards or downwards, and ``w`` stays the same: the product of a
+    recurrent layer's inputs.  Each element is the same sum of the same products.  Nothing is gained in bytes,
+    but a matrix unit has full tiles, and one launch does.
+
+    max_growth  the product takes at most so many times the bytes of the rest of the state
+    target      the device whose rates decide (``hloopt targets``)
+    """
+
+    name: ClassVar[str] = "while-product-hoisting"
+    example: ClassVar[str] = """HloModule example
+
+less {
+  s = (s32[], f32[4,16], f32[8,4,16], f32[16,16]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(8)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+next {
+  s = (s32[], f32[4,16], f32[8,4,16], f32[16,16]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[4,16] get-tuple-element(s), index=1
+  xs = f32[8,4,16] get-tuple-element(s), index=2
+  w = f32[16,16] get-tuple-element(s), index=3
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  zero = s32[] constant(0)
+  row = f32[1,4,16] dynamic-slice(xs, i, zero, zero), dynamic_slice_sizes={1,4,16}
+  x = f32[4,16] reshape(row)
+  d = f32[4,16] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  more = f32[4,16] add(h, d)
+  y = f32[4,16] tanh(more)
+  ROOT t = (s32[], f32[4,16], f32[8,4,16], f32[16,16]) tuple(j, y, xs, w)
+}
+
+ENTRY main {
+  xs = f32[8,4,16] parameter(0)
+  w = f32[16,16] parameter(1)
+  h = f32[4,16] parameter(2)
+  zero = s32[] constant(0)
+  t = (s32[], f32[4,16], f32[8,4,16], f32[16,16]) tuple(zero, h, xs, w)
+  loop = (s32[], f32[4,16], f32[8,4,16], f32[16,16]) while(t), condition=less, body=next
+  ROOT last = f32[4,16] get-tuple-element(loop), index=1
+}
+"""
+
+    max_growth: float = 4.0
+    target: str = "h200"
+
+    def __post_init__(self) -> None:
+        find_target(self.target)
+        if self.max_growth < 0:
+            raise UsageError(f"{self.name}: max_growth is a number of bytes a byte, or 0")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Inner loops first: what leaves them may leave the outer ones, too."""
+        changed = False
+        for loop in inner_loops_first(module):
+            changed |= self.hoist(loop, log)
+        return changed
+
+    def hoist(self, loop: Instruction, log: PassLog) -> bool:
+        """Take the products of one loop before it."""
+        if not self._gaining(loop, log):
+            return False
+        reason = growth_obstacle(loop)
+        if reason:
+            log.miss(_STEP, loop, reason)
+            return False
+        if not log.allows():
+            return False
+        # Its body may be a copy from here on.
+        carried = CarriedState(loop)
+        changed = False
+        for one, (before, after) in self._gaining(loop, PassLog()):
+            if not log.allows():
+                break
+            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            log.hit(_STEP, one.dot, f"{loop.name} changes neither factor: {gain}")
+            _hoist(carried, one)
+            changed = True
+        return changed
+
+    def _gaining(
+        self, loop: Instruction, log: PassLog
+    ) -> list[tuple[RowProduct, tuple[float, float]]]:
+        """The products that take less before the loop, with both times."""
+        found, rest = [], loop.shape.byte_size
+        for one in row_products(loop):
+            seconds = one.seconds(find_target(self.target))
+            before, after = (f"{time * 1e6:.3g}" for time in seconds)
+            growth = one.shape.byte_size
+            if seconds[1] >= seconds[0] * _LEAST:
+                log.miss(_STEP, one.dot, f"it takes no less there: {before} => {after} us")
+            elif growth > self.max_growth * rest:
+                log.miss(
+                    _STEP,
+                    one.dot,
+                    f"its {growth} bytes are more than max_growth={self.max_growth:g} times the {rest} "
+                    "of the state",
+                )
+            else:
+                found.append((one, seconds))
+                rest += growth
+        return found
+
+
+def _hoist(carried: CarriedState, one: RowProduct) -> None:
+    """Carry the product of all rows, of which each iteration takes its row."""
+    init, dot = carried.init, one.dot
+    factor = one.factor
+    given = [init.operands[one.row.element], _before(init, factor)]
+    whole = build.make(
+        init,
+        "dot",
+        tuple(given if one.side == 0 else reversed(given)),
+        dot_attributes(dot, one.dims),
+        shape=one.shape,
+        metadata=dot.metadata,
+    )
+    (at,) = carried.add([whole])
+    place = one.place
+    index = dot.operands[one.side].operands[0].operands[1 + one.row.dim]
+    zero = constant_like(dot, index, 0)
+    sizes = tuple(1 if dim == place else size for dim, size in enumerate(one.shape.dims))
+    row = build.make(
+        dot,
+        "dynamic-slice",
+        (
+            build.element(dot, carried.states[1], at),
+            *(index if dim == place else zero for dim in range(len(sizes))),
+        ),
+        {"dynamic_slice_sizes": sizes},
+        shape=ArrayShape(dot.array.dtype, sizes),
+        metadata=dot.metadata,
+    )
+    edit.replace_instruction(
+        dot, build.make(dot, "reshape", (row,), shape=dot.shape, metadata=dot.metadata)
+    )
+
+
+def _before(init: Instruction, factor: Instruction) -> Instruction:
+    """What stays the same in a loop, as it is before it."""
+    if factor.opcode == "constant":
+        return build.clone(factor, init, ())
+    return init.operands[factor.tuple_index]
