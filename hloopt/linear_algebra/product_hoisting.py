@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from hloopt.analysis.emitters.dots import DotSizes
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
-from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.linear_algebra.loop_rows import IterationRow, IterationRows, beside
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.passes.loops.carried import (
     CarriedState,
-    growth_obstacle,
-    inner_loops_first,
     states,
     whole_uses,
 )
 from hloopt.passes.loops.counters import constant_like
+from hloopt.passes.loops.motion import check_growth, inner_loops_first, move_out
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.dimension_numbers import dot_attributes
 from hloopt.rewrite.site import is_replaceable
@@ -92,6 +91,10 @@ class RowProduct:
         )
         reading = self.iterations * prices.elementwise(self.dot.array.elements)
         return before, reading + prices.matrix_product(sizes.batch, rows, columns, sizes.k)
+
+
+_Gaining: TypeAlias = tuple[RowProduct, tuple[float, float]]
+"""A product with its times in the loop and before it."""
 
 
 def row_products(loop: Instruction) -> list[RowProduct]:
@@ -179,8 +182,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         find_target(self.target)
-        if self.max_growth < 0:
-            raise UsageError(f"{self.name}: max_growth is a number of bytes a byte, or 0")
+        check_growth(self, self.max_growth)
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inner loops first: what leaves them may leave the outer ones, too."""
@@ -191,29 +193,25 @@ ENTRY main {
 
     def hoist(self, loop: Instruction, log: PassLog) -> bool:
         """Take the products of one loop before it."""
-        if not self._gaining(loop, log):
-            return False
-        reason = growth_obstacle(loop)
-        if reason:
-            log.miss(_STEP, loop, reason)
-            return False
-        if not log.allows():
-            return False
-        # Its body may be a copy from here on.
-        carried = CarriedState(loop)
-        changed = False
-        for one, (before, after) in self._gaining(loop, PassLog()):
-            if not log.allows():
-                break
-            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
-            log.hit(_STEP, one.dot, f"{loop.name} changes neither factor: {gain}")
-            _hoist(carried, one)
-            changed = True
-        return changed
 
-    def _gaining(
-        self, loop: Instruction, log: PassLog
-    ) -> list[tuple[RowProduct, tuple[float, float]]]:
+        def begin(carried: CarriedState) -> Callable[[_Gaining], None]:
+            return lambda found: _hoist(carried, found[0])
+
+        def told(found: _Gaining) -> tuple[Instruction, str]:
+            one, (before, after) = found
+            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            return one.dot, f"{loop.name} changes neither factor: {gain}"
+
+        return move_out(
+            loop,
+            _STEP,
+            log,
+            found=lambda log: self._gaining(loop, log),
+            begin=begin,
+            told=told,
+        )
+
+    def _gaining(self, loop: Instruction, log: PassLog) -> list[_Gaining]:
         """The products that take less before the loop, with both times."""
         found, rest = [], loop.shape.byte_size
         for one in row_products(loop):

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from hloopt.analysis.emitters.dots import DotSizes
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
-from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.linear_algebra.loop_rows import IterationRows, RowKeeper, all_rows, beside, row_counter
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.ops.traits import PERMUTING
 from hloopt.passes.loops.carried import (
     CarriedState,
-    growth_obstacle,
-    inner_loops_first,
     reads,
     remove_unused,
     states,
     used_reads,
     whole_uses,
 )
+from hloopt.passes.loops.motion import check_growth, inner_loops_first, move_out
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.dimension_numbers import dot_attributes
 from hloopt.targets import Target, find_target
@@ -96,8 +95,7 @@ ENTRY main {
 
     def __post_init__(self) -> None:
         find_target(self.target)
-        if self.max_growth < 0:
-            raise UsageError(f"{self.name}: max_growth is a number of bytes a byte, or 0")
+        check_growth(self, self.max_growth)
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inner loops first: what leaves them may leave the outer ones, too."""
@@ -108,31 +106,28 @@ ENTRY main {
 
     def sink(self, loop: Instruction, log: PassLog) -> bool:
         """Take the products of one loop behind it."""
-        if not self._found(loop, log):
-            return False
-        reason = growth_obstacle(loop)
-        if reason:
-            log.miss(_STEP, loop, reason)
-            return False
-        if not log.allows():
-            return False
-        # Its body may be a copy from here on.
-        carried = CarriedState(loop)
-        found = self._found(loop, PassLog())
-        iterations = trip_count(loop)
-        counter = row_counter(loop, iterations or 0)
-        assert iterations is not None, "a copy runs as often"
-        assert counter is not None, "a copy counts in the same way"
-        keeper = RowKeeper(carried, iterations, *counter)
-        changed = False
-        for one in found:
-            if not log.allows():
-                break
-            gain = f"{one.seconds[0] * 1e6:.3g} => {one.seconds[1] * 1e6:.3g} us predicted on {self.target}"
-            log.hit(_STEP, one.dot, f"{loop.name} only adds it up: {gain}")
-            _sink(keeper, one)
-            changed = True
-        return changed
+
+        def begin(carried: CarriedState) -> Callable[[_Addend], None]:
+            iterations = trip_count(loop)
+            counter = row_counter(loop, iterations or 0)
+            assert iterations is not None, "a copy runs as often"
+            assert counter is not None, "a copy counts in the same way"
+            keeper = RowKeeper(carried, iterations, *counter)
+            return lambda one: _sink(keeper, one)
+
+        def told(one: _Addend) -> tuple[Instruction, str]:
+            before, after = one.seconds
+            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            return one.dot, f"{loop.name} only adds it up: {gain}"
+
+        return move_out(
+            loop,
+            _STEP,
+            log,
+            found=lambda log: self._found(loop, log),
+            begin=begin,
+            told=told,
+        )
 
     def _found(self, loop: Instruction, log: PassLog) -> list[_Addend]:
         """The products that are added up in elements of the state, and may leave."""

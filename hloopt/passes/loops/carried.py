@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from hloopt.analysis.backend_config import BackendConfig, config_text, read_backend_config
-from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.ir import Computation, Instruction, build, edit
 from hloopt.ir.signatures import own_computation, remove_uncalled
-from hloopt.ir.walk import (
-    called_computations,
-    callees_first,
-    has_side_effect,
-    open_computations,
-)
+from hloopt.ir.walk import called_computations, has_side_effect
 from hloopt.types import Shape, Sharding, TupleShape, Verbatim
 
 __all__ = [
@@ -23,7 +18,6 @@ __all__ = [
     "element_shardings",
     "growth_obstacle",
     "init_elements",
-    "inner_loops_first",
     "is_read_by_element",
     "keep_shardings",
     "obstacle",
@@ -80,15 +74,6 @@ def reads(state: Instruction) -> dict[int, list[Instruction]]:
 def used_reads(state: Instruction) -> dict[int, list[Instruction]]:
     """Those of them that have users."""
     return {index: [one for one in found if one.is_used] for index, found in reads(state).items()}
-
-
-def inner_loops_first(module: Module) -> Iterator[Instruction]:
-    """The loops of a module with a tuple for their state, each after those within it; they may be changed."""
-    # Callees come before their callers.
-    for computation in open_computations(module, callees_first(module)):
-        for instruction in list(computation):
-            if instruction.opcode == "while" and instruction.is_tuple:
-                yield instruction
 
 
 def states(loop: Instruction) -> tuple[Instruction, Instruction, Instruction]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from hloopt.dataclass import dataclass
-from hloopt.errors import UsageError
 from hloopt.interpret.regions import combiner
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ops.traits import ASSOCIATIVE, IDEMPOTENT
 from hloopt.passes.loops.carried import (
     CarriedState,
-    growth_obstacle,
-    inner_loops_first,
     reads,
     states,
     used_reads,
     whole_uses,
 )
+from hloopt.passes.loops.motion import check_growth, inner_loops_first, move_out
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.regions import identity
 
@@ -84,8 +82,7 @@ ENTRY main {
     max_growth: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.max_growth < 0:
-            raise UsageError(f"{self.name}: max_growth is a number of bytes a byte, or 0")
+        check_growth(self, self.max_growth)
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Inner loops first: what leaves them may leave the outer ones, too."""
@@ -96,24 +93,18 @@ ENTRY main {
 
     def sink(self, loop: Instruction, log: PassLog) -> bool:
         """Take the reduces of one loop behind it."""
-        if not list(self._found(loop, log)):
-            return False
-        reason = growth_obstacle(loop)
-        if reason:
-            log.miss(_STEP, loop, reason)
-            return False
-        if not log.allows():
-            return False
-        # Its body may be a copy from here on.
-        carried = CarriedState(loop)
-        changed = False
-        for number, reduce in list(self._found(loop, PassLog())):
-            if not log.allows():
-                break
-            log.hit(_STEP, reduce, f"{loop.name} only adds it up")
-            _sink(carried, number, reduce)
-            changed = True
-        return changed
+
+        def begin(carried: CarriedState) -> Callable[[tuple[int, Instruction]], None]:
+            return lambda part: _sink(carried, *part)
+
+        return move_out(
+            loop,
+            _STEP,
+            log,
+            found=lambda log: list(self._found(loop, log)),
+            begin=begin,
+            told=lambda part: (part[1], f"{loop.name} only adds it up"),
+        )
 
     def _found(self, loop: Instruction, log: PassLog) -> Iterator[tuple[int, Instruction]]:
         """Elements of the state and the reduces that are added up in them."""
