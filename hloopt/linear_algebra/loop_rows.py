@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
+from typing import Final
 
 from hloopt.analysis.induction import Affine, Inductions
 from hloopt.analysis.loop_reader import StateSlot, WhileLoop
+from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, build, edit
+from hloopt.ops.traits import PERMUTING
 from hloopt.passes.loops.carried import CarriedState, states
 from hloopt.passes.loops.counters import constant_like, counters
 from hloopt.types import ArrayShape, Dims, SliceRange
 
-__all__ = ["IterationRow", "IterationRows", "RowKeeper", "all_rows", "beside", "row_counter"]
+__all__ = [
+    "IterationRow",
+    "IterationRows",
+    "RowKeeper",
+    "all_rows",
+    "beside",
+    "outside",
+    "row_counter",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,23 @@ class IterationRows:
         source, *indices = piece.operands
         if not self.is_passed_on(source):
             return None
+        return self._row(source, source.tuple_index, piece, value, indices)
+
+    def written(self, number: int, update: Instruction) -> IterationRow | None:
+        """What row a dynamic-update-slice of a state element writes; None where it may be another part."""
+        whole, value, *indices = update.operands
+        if value.opcode != "reshape":
+            return None
+        return self._row(whole, number, value, value.operands[0], indices)
+
+    def _row(
+        self,
+        source: Instruction,
+        number: int,
+        piece: Instruction,
+        value: Instruction,
+        indices: Sequence[Instruction],
+    ) -> IterationRow | None:
         whole, sizes = source.array.dims, piece.array.dims
         cut = [dim for dim, size in enumerate(sizes) if size != whole[dim]]
         if len(cut) != 1 or sizes[cut[0]] != 1 or source.array.is_dynamic:
@@ -55,7 +84,13 @@ class IterationRows:
         at = self._inductions.affine(indices[dim])
         if at is None or abs(at.step) != 1 or not _is_within(at, self._iterations, whole[dim]):
             return None
-        return IterationRow(source.tuple_index, dim, whole[dim], at.at(0), at.step)
+        return IterationRow(number, dim, whole[dim], at.at(0), at.step)
+
+    def stays(self, value: Instruction) -> bool:
+        """Whether a value is made of a constant, or of what the loop passes through, without arithmetic."""
+        while value.opcode in _SPREADING:
+            (value,) = value.operands
+        return value.opcode == "constant" or self.is_passed_on(value)
 
     def is_passed_on(self, value: Instruction) -> bool:
         """Whether a value is an element of the state that the loop passes through."""
@@ -64,6 +99,26 @@ class IterationRows:
             and value.operands[0] is self._state
             and self._loop.is_passed_on(StateSlot(value.tuple_index))
         )
+
+
+_SPREADING: Final = PERMUTING - {"bitcast"} | {"broadcast", "convert"}
+
+
+def outside(position: Instruction, state: Instruction, value: Instruction) -> Instruction:
+    """What stays the same in a loop, of which ``state`` are the elements before or behind it."""
+    made = []
+    while value.opcode in _SPREADING:
+        made.append(value)
+        (value,) = value.operands
+    if value.opcode == "constant":
+        found = build.clone(value, position, ())
+    elif state.opcode == "tuple":
+        found = state.operands[value.tuple_index]
+    else:
+        found = build.element(position, state, value.tuple_index)
+    for one in reversed(made):
+        found = build.clone(one, position, (found,))
+    return found
 
 
 @dataclass
@@ -78,6 +133,15 @@ class RowKeeper:
     element: int
     counter: Affine
     _known: dict[tuple[Instruction, int], int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, carried: CarriedState) -> RowKeeper:
+        """For a loop whose iterations are known, with a counter."""
+        iterations = trip_count(carried.loop)
+        assert iterations is not None, "the iterations are known"
+        counter = row_counter(carried.loop, iterations)
+        assert counter is not None, "there is a counter"
+        return cls(carried, iterations, *counter)
 
     def keep(self, value: Instruction, step: int) -> int:
         """The state element with a value of all iterations, the first one first, or last where step is -1."""
@@ -112,7 +176,7 @@ class RowKeeper:
     def _begin(self, shape: ArrayShape) -> tuple[int, Instruction]:
         """A new element, of zeros before the loop, and what it is in an iteration."""
         (at,) = self.carried.add([build.splat(self.carried.init, shape, 0)])
-        return at, build.element(self.carried.root, self.carried.states[1], at)
+        return at, self.carried.root.operands[at]
 
     def _end(self, at: int, after: Instruction) -> None:
         operands = list(self.carried.root.operands)

@@ -10,7 +10,7 @@ from hloopt.analysis.emitters.dots import DotSizes
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.linear_algebra.loop_rows import IterationRow, IterationRows, beside
+from hloopt.linear_algebra.loop_rows import IterationRow, IterationRows, beside, outside
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.passes.loops.carried import (
     CarriedState,
@@ -117,7 +117,7 @@ def row_products(loop: Instruction) -> list[RowProduct]:
             continue
         for side in (0, 1):
             factor = dot.operands[1 - side]
-            if not (factor.opcode == "constant" or rows.is_passed_on(factor)):
+            if not rows.stays(factor):
                 continue
             row = rows.of(dot.operands[side])
             if row is not None and row.size == iterations:
@@ -236,8 +236,7 @@ ENTRY main {
 def _hoist(carried: CarriedState, one: RowProduct) -> None:
     """Carry the product of all rows, of which each iteration takes its row."""
     init, dot = carried.init, one.dot
-    factor = one.factor
-    given = [init.operands[one.row.element], _before(init, factor)]
+    given = [init.operands[one.row.element], outside(init, init, one.factor)]
     whole = build.make(
         init,
         "dot",
@@ -265,10 +264,3 @@ def _hoist(carried: CarriedState, one: RowProduct) -> None:
     edit.replace_instruction(
         dot, build.make(dot, "reshape", (row,), shape=dot.shape, metadata=dot.metadata)
     )
-
-
-def _before(init: Instruction, factor: Instruction) -> Instruction:
-    """What stays the same in a loop, as it is before it."""
-    if factor.opcode == "constant":
-        return build.clone(factor, init, ())
-    return init.operands[factor.tuple_index]

@@ -108,11 +108,7 @@ ENTRY main {
         """Take the products of one loop behind it."""
 
         def begin(carried: CarriedState) -> Callable[[_Addend], None]:
-            iterations = trip_count(loop)
-            counter = row_counter(loop, iterations or 0)
-            assert iterations is not None, "a copy runs as often"
-            assert counter is not None, "a copy counts in the same way"
-            keeper = RowKeeper(carried, iterations, *counter)
+            keeper = RowKeeper.of(carried)
             return lambda one: _sink(keeper, one)
 
         def told(one: _Addend) -> tuple[Instruction, str]:
