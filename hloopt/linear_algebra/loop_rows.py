@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 from hloopt.analysis.induction import Affine, Inductions
@@ -14,7 +14,7 @@ from hloopt.ir import Instruction, build, edit
 from hloopt.ops.traits import PERMUTING
 from hloopt.passes.loops.carried import CarriedState, states
 from hloopt.passes.loops.counters import constant_like, counters
-from hloopt.types import ArrayShape, Dims, SliceRange
+from hloopt.types import ArrayShape, Dims, DotDims, SliceRange
 
 __all__ = [
     "IterationRow",
@@ -24,6 +24,7 @@ __all__ = [
     "beside",
     "outside",
     "row_counter",
+    "with_rows",
 ]
 
 
@@ -105,7 +106,10 @@ _SPREADING: Final = PERMUTING - {"bitcast"} | {"broadcast", "convert"}
 
 
 def outside(position: Instruction, state: Instruction, value: Instruction) -> Instruction:
-    """What stays the same in a loop, of which ``state`` are the elements before or behind it."""
+    """A value that no iteration changes, outside of the loop.
+
+    ``state`` is the loop's state before it, or the loop itself for what follows it.
+    """
     made = []
     while value.opcode in _SPREADING:
         made.append(value)
@@ -215,6 +219,21 @@ def all_rows(
 def beside(dims: Dims, row: int) -> Dims:
     """Where dimensions of a value are in the array of which it is a row along dimension ``row``."""
     return tuple(dim + (dim >= row) for dim in dims)
+
+
+def with_rows(dims: DotDims, side: int, row: int) -> DotDims:
+    """Those of a dot whose operand ``side`` has all rows, along its dimension ``row``."""
+    if side == 0:
+        return replace(
+            dims,
+            lhs_contracting=beside(dims.lhs_contracting, row),
+            lhs_batch=beside(dims.lhs_batch, row),
+        )
+    return replace(
+        dims,
+        rhs_contracting=beside(dims.rhs_contracting, row),
+        rhs_batch=beside(dims.rhs_batch, row),
+    )
 
 
 def row_counter(loop: Instruction, iterations: int) -> tuple[int, Affine] | None:

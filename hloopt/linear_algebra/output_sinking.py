@@ -1,16 +1,21 @@
-"""Products of which a loop collects one each iteration, done once behind it for all rows."""
+"""Products that a loop collects row by row, computed once after it for all rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import ClassVar, Final
 
 from hloopt.analysis.emitters.dots import DotSizes
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.linear_algebra.loop_rows import IterationRows, RowKeeper, beside, outside, row_counter
+from hloopt.linear_algebra.loop_rows import (
+    IterationRows,
+    RowKeeper,
+    outside,
+    row_counter,
+    with_rows,
+)
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.passes.loops.carried import (
     CarriedState,
@@ -29,7 +34,7 @@ from hloopt.types import ArrayShape, Dims, DotDims
 
 __all__ = ["WhileOutputSinking"]
 
-_STEP: Final = "collected product behind a loop"
+_STEP: Final = "collected product after a loop"
 _LEAST: Final = 0.98
 _MOST: Final = 16
 """Instructions between a product and the array in which it is collected."""
@@ -37,9 +42,9 @@ _MOST: Final = 16
 
 @dataclass(frozen=True)
 class WhileOutputSinking(Pass):
-    """Let a loop that collects products with what stays the same collect the factor that changes.
+    """Multiply what a loop collects after it: by what stays the same, all rows at once.
 
-    ``ys[i] = dot(h, w)`` in each iteration becomes ``hs[i] = h``, and ``ys = dot(hs, w)`` behind the loop,
+    ``ys[i] = dot(h, w)`` in each iteration becomes ``hs[i] = h``, and ``ys = dot(hs, w)`` after the loop,
     where ``w`` stays the same, nothing else reads the product, and all rows are written: the layer that follows
     a recurrent one.  What is done to the product on its way, element by element with what stays the same (a
     bias, an activation), goes with it.  Each element is the same sum of the same products.
@@ -100,7 +105,7 @@ ENTRY main {
         return changed
 
     def sink(self, loop: Instruction, log: PassLog) -> bool:
-        """Take the products of one loop behind it."""
+        """Move the products of one loop after it."""
 
         def begin(carried: CarriedState) -> Callable[[_Collected], None]:
             keeper = RowKeeper.of(carried)
@@ -117,7 +122,7 @@ ENTRY main {
         )
 
     def _found(self, loop: Instruction, log: PassLog) -> list[_Collected]:
-        """The products that are collected in elements of the state, and take less behind the loop."""
+        """The products that are collected in elements of the state, and take less after the loop."""
         body = loop.body
         condition, state, _ = states(loop)
         if body.root.opcode != "tuple" or whole_uses(state) or whole_uses(condition):
@@ -283,22 +288,11 @@ def _spread(
 def _product(end: Instruction, loop: Instruction, kept: int, one: _Collected) -> Instruction:
     """The product of all rows, in which dimension ``one.dim`` counts them."""
     dot = one.dot
-    own = DotDims.of(dot.attributes)
-    factor = dot.operands[1 - one.side]
-    given = [build.element(end, loop, kept), outside(end, loop, factor)]
-    if one.side == 0:
-        dims = replace(
-            own,
-            lhs_contracting=beside(own.lhs_contracting, 0),
-            lhs_batch=beside(own.lhs_batch, 0),
-        )
-    else:
+    dims = with_rows(DotDims.of(dot.attributes), one.side, 0)
+    factor = outside(end, loop, dot.operands[1 - one.side])
+    given = [build.element(end, loop, kept), factor]
+    if one.side == 1:
         given.reverse()
-        dims = replace(
-            own,
-            rhs_contracting=beside(own.rhs_contracting, 0),
-            rhs_batch=beside(own.rhs_batch, 0),
-        )
     place = dims.places(*(value.array.rank for value in given))[one.side][0]
     rest = dot.array.dims
     shape = ArrayShape(dot.array.dtype, (*rest[:place], one.iterations, *rest[place:]))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import ClassVar, Final, TypeAlias
 
 from hloopt.analysis.emitters.dots import DotSizes
 from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.linear_algebra.loop_rows import IterationRow, IterationRows, beside, outside
+from hloopt.linear_algebra.loop_rows import IterationRow, IterationRows, outside, with_rows
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.passes.loops.carried import (
     CarriedState,
@@ -52,18 +51,7 @@ class RowProduct:
     @property
     def dims(self) -> DotDims:
         """Those of the product of all rows: the rows are one more dimension of that operand."""
-        own, row = DotDims.of(self.dot.attributes), self.row.dim
-        if self.side == 0:
-            return replace(
-                own,
-                lhs_contracting=beside(own.lhs_contracting, row),
-                lhs_batch=beside(own.lhs_batch, row),
-            )
-        return replace(
-            own,
-            rhs_contracting=beside(own.rhs_contracting, row),
-            rhs_batch=beside(own.rhs_batch, row),
-        )
+        return with_rows(DotDims.of(self.dot.attributes), self.side, self.row.dim)
 
     @property
     def place(self) -> int:
@@ -132,8 +120,8 @@ class WhileProductHoisting(Pass):
 
     ``dot(xs[i], w)`` in each iteration becomes ``d = dot(xs, w)`` before the loop, and ``d[i]``, where the
     iterations read all rows of ``xs``, upwards or downwards, and ``w`` stays the same: the product of a
-    recurrent layer's inputs.  Each element is the same sum of the same products.  Nothing is gained in bytes,
-    but a matrix unit has full tiles, and one launch does.
+    recurrent layer's inputs.  Each element is the same sum of the same products.  No bytes are saved, but the
+    tiles of a matrix unit are full, and there is one launch.
 
     max_growth  the product takes at most so many times the bytes of the rest of the state
     target      the device whose rates decide (``hloopt targets``)
@@ -192,7 +180,7 @@ ENTRY main {
         return changed
 
     def hoist(self, loop: Instruction, log: PassLog) -> bool:
-        """Take the products of one loop before it."""
+        """Move the products of one loop in front of it."""
 
         def begin(carried: CarriedState) -> Callable[[_Gaining], None]:
             return lambda found: _hoist(carried, found[0])

@@ -1,4 +1,4 @@
-"""Products that a loop only adds up, done once behind it as one product over all iterations."""
+"""Products that a loop only adds up, done once after it as one product over all iterations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hloopt.types import DotDims
 
 __all__ = ["WhileProductSinking"]
 
-_STEP: Final = "product behind a loop"
+_STEP: Final = "product after a loop"
 _LINEAR: Final = PERMUTING - {"bitcast"} | {"negate"}
 """What may stand between a product and its sum: of a sum it is the sum of each."""
 _LEAST: Final = 0.98
@@ -36,7 +36,7 @@ _LEAST: Final = 0.98
 
 @dataclass(frozen=True)
 class WhileProductSinking(Pass):
-    """Let a loop that adds up products keep their factors, and multiply them all at once behind it.
+    """Let a loop that adds up products keep their factors, and multiply them all at once after it.
 
     ``c = c + dot(a, b)`` in each iteration becomes ``as[i] = a; bs[i] = b``, and ``c + dot(as, bs)`` after the
     last, which contracts the iterations, too.  A factor that is row i of an array that the loop only reads is
@@ -105,7 +105,7 @@ ENTRY main {
         return changed
 
     def sink(self, loop: Instruction, log: PassLog) -> bool:
-        """Take the products of one loop behind it."""
+        """Move the products of one loop after it."""
 
         def begin(carried: CarriedState) -> Callable[[_Addend], None]:
             keeper = RowKeeper.of(carried)
@@ -264,7 +264,7 @@ def _kept(keeper: RowKeeper, one: _Addend, step: int) -> list[int]:
 def _product(
     end: Instruction, keeper: RowKeeper, one: _Addend, kept: list[int], step: int
 ) -> Instruction:
-    """The sum of all products, behind the loop."""
+    """The sum of all products, after the loop."""
     wholes = [build.element(end, keeper.carried.loop, at) for at in kept]
     dims = DotDims.of(one.dot.attributes)
     if not any(one.same):

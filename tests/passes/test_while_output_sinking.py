@@ -1,4 +1,4 @@
-"""while-output-sinking: what a loop collects of products is one product behind it, with the same bits."""
+"""while-output-sinking: what a loop collects of products is one product after it, with the same bits."""
 
 from __future__ import annotations
 

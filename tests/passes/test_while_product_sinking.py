@@ -1,4 +1,4 @@
-"""while-product-sinking: products that a loop adds up are one product behind it, with the same bits."""
+"""while-product-sinking: products that a loop adds up are one product after it, with the same bits."""
 
 from __future__ import annotations
 
