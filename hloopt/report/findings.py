@@ -24,6 +24,7 @@ from hloopt.findings.peak import WrittenArrays
 from hloopt.report.console import TableColumn, paragraph, records_table, say, show_name, table
 from hloopt.report.fit import FittedTable
 from hloopt.report.numbers import amount, byte_size, seconds
+from hloopt.report.rewritten import brief_shape
 from hloopt.rewrite.source_lines import lines_text
 
 __all__ = ["kinds_table", "show_findings"]
@@ -85,7 +86,7 @@ def _headline(console: Console, text: str, width: int) -> None:
 
 
 def _sentences(row: Finding) -> Iterator[str]:
-    name = f"%{row.instruction} ({row.opcode} {row.shape})"
+    name = f"%{row.instruction} ({row.opcode} {brief_shape(row.shape)})"
     yield f"{name}{f', {row.op_name}' if row.op_name else ''}"
     if row.cost.seconds:
         cost = row.cost

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import hloopt
+from hloopt.cli.main import cli
 from hloopt.findings import KINDS, FindingKind, kind_examples
 
 NAMES = [kind.name for kind in KINDS]
@@ -66,3 +69,43 @@ def test_unknown_kinds_are_refused() -> None:
     module = hloopt.parse(kind_examples()["copy"].example)
     with pytest.raises(hloopt.UsageError, match="did you mean 'copy'"):
         hloopt.why(module, kinds=["copi"])
+
+
+def test_the_state_of_a_loop_is_cut_where_it_is_long(tmp_path: Path) -> None:
+    """The text says how many elements there are; the JSON has them all."""
+    shapes = ["s32[]", *["f32[16384]"] * 8]
+    state = f"({', '.join(shapes)})"
+    values = ", ".join(f"y{at}" for at in range(8))
+    lines = [
+        f"x{at} = f32[16384] get-tuple-element(s), index={at + 1}\n  y{at} = f32[16384] sine(x{at})"
+        for at in range(8)
+    ]
+    text = f"""HloModule steps
+body {{
+  s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  {"  ".join(line + chr(10) for line in lines)}
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = {state} tuple(j, {values})
+}}
+condition {{
+  s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  most = s32[] constant(50)
+  ROOT c = pred[] compare(i, most), direction=LT
+}}
+ENTRY main {{
+  {"  ".join(f"p{at} = f32[16384] parameter({at}){chr(10)}" for at in range(8))}
+  zero = s32[] constant(0)
+  state = {state} tuple(zero, {", ".join(f"p{at}" for at in range(8))})
+  ROOT loop = {state} while(state), condition=condition, body=body
+}}
+"""
+    path = tmp_path / "steps.hlo"
+    path.write_text(text)
+    words = ["why", str(path), "--target", "h200", "--kind", "loop-kernels"]
+    shown = " ".join(CliRunner().invoke(cli, words).stdout.split())
+    assert "(while (s32[], f32[16384], f32[16384], f32[16384], ... of 9))" in shown
+    (found,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["findings"]
+    assert found["shape"].count("f32[16384]") == 8
