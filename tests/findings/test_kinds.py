@@ -107,5 +107,6 @@ ENTRY main {{
     words = ["why", str(path), "--target", "h200", "--kind", "loop-kernels"]
     shown = " ".join(CliRunner().invoke(cli, words).stdout.split())
     assert "(while (s32[], f32[16384], f32[16384], f32[16384], ... of 9))" in shown
-    (found,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["findings"]
+    (module,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["modules"]
+    (found,) = module["findings"]
     assert found["shape"].count("f32[16384]") == 8
