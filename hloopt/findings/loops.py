@@ -1,4 +1,4 @@
-"""Loops: small launches that could be one kernel, and products that need no value of the iteration before."""
+"""Loops: small launches that could be one kernel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.fusion.user_rules import rule_of
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
-from hloopt.linear_algebra.product_hoisting import WhileProductHoisting, row_products
 from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.rewrite.pass_ import PassLog
 from hloopt.targets import Target
 
-__all__ = ["kernels", "products"]
+__all__ = ["kernels"]
 
 _FEW: Final = 3
 """Iterations from which on a loop is looked at."""
@@ -133,56 +132,3 @@ def _fuse(module: Module, target: Target, names: frozenset[str]) -> bool:
 
     log = PassLog(advice=Advice((rule_of(only),)))
     return bool(LoopFusion().fuse(module, log, target).steps)
-
-
-def products(subject: Subject) -> Iterator[FindingCandidate]:
-    """Dots in a loop's body of a row of an array with something that stays the same: one product before it."""
-    hoisting = WhileProductHoisting(target=subject.planner.predictor.target.name)
-    for loop in _loops(subject.module):
-        if not loop.is_tuple or counted_iterations(loop).count < _FEW:
-            continue
-        found = row_products(loop)
-        if not found:
-            continue
-        first, others = found[0], len(found) - 1
-        more = f" So do {others} others in it." if others else ""
-        yield FindingCandidate(
-            (loop,),
-            f"%{first.dot.name} multiplies one row of {_element(loop, first.row.element)} by "
-            f"{_factor(loop, first.factor)} in each iteration.{more} Neither depends on what the loop "
-            "carries, so one product of all rows before the loop does the same with a full matrix unit and "
-            "one launch.",
-            (
-                FindingRemedy(
-                    "model",
-                    "compute xs @ w for all steps before lax.scan, and scan over the products",
-                ),
-                FindingRemedy("hloopt", "while-product-hoisting, in O2 and O3"),
-            ),
-            _Hoisted(hoisting),
-            tuple(one.dot for one in found),
-        )
-
-
-def _factor(loop: Instruction, factor: Instruction) -> str:
-    if factor.opcode == "constant":
-        return f"%{factor.name}"
-    return _element(loop, factor.tuple_index)
-
-
-def _element(loop: Instruction, index: int) -> str:
-    state = loop.operands[0]
-    if state.opcode == "tuple":
-        return f"%{state.operands[index].name}"
-    return f"element {index} of %{state.name}"
-
-
-class _Hoisted:
-    """The change: the products of all rows before the loop, of which each iteration reads a row."""
-
-    def __init__(self, hoisting: WhileProductHoisting) -> None:
-        self.hoisting = hoisting
-
-    def __call__(self, module: Module, places: Sequence[Instruction]) -> bool:
-        """Whether there was one in the first loop."""
-        return self.hoisting.hoist(places[0], PassLog())

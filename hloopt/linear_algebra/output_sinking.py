@@ -118,10 +118,10 @@ ENTRY main {
             )
 
         return move_out(
-            loop, _STEP, log, found=lambda log: self._found(loop, log), begin=begin, told=told
+            loop, _STEP, log, found=lambda log: self.found(loop, log), begin=begin, told=told
         )
 
-    def _found(self, loop: Instruction, log: PassLog) -> list[_Collected]:
+    def found(self, loop: Instruction, log: PassLog) -> list[_Collected]:
         """The products that are collected in elements of the state, and take less after the loop."""
         body = loop.body
         condition, state, _ = states(loop)

@@ -194,12 +194,12 @@ ENTRY main {
             loop,
             _STEP,
             log,
-            found=lambda log: self._gaining(loop, log),
+            found=lambda log: self.found(loop, log),
             begin=begin,
             told=told,
         )
 
-    def _gaining(self, loop: Instruction, log: PassLog) -> list[_Gaining]:
+    def found(self, loop: Instruction, log: PassLog) -> list[_Gaining]:
         """The products that take less before the loop, with both times."""
         found, rest = [], loop.shape.byte_size
         for one in row_products(loop):

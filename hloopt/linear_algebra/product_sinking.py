@@ -120,12 +120,12 @@ ENTRY main {
             loop,
             _STEP,
             log,
-            found=lambda log: self._found(loop, log),
+            found=lambda log: self.found(loop, log),
             begin=begin,
             told=told,
         )
 
-    def _found(self, loop: Instruction, log: PassLog) -> list[_Addend]:
+    def found(self, loop: Instruction, log: PassLog) -> list[_Addend]:
         """The products that are added up in elements of the state, and may leave."""
         body = loop.body
         condition, state, _ = states(loop)
