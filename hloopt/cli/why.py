@@ -10,7 +10,7 @@ import click
 
 from hloopt.analysis.measured import JoinedTimes, joined_times
 from hloopt.cli.files import Input, each_input, open_texts
-from hloopt.cli.json_out import end
+from hloopt.cli.json_out import end, write_json
 from hloopt.cli.options import files_argument, json_option, strict_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.profile_option import Measuring, profile_option
@@ -21,18 +21,13 @@ from hloopt.errors import UsageError
 from hloopt.findings import KINDS, MEASURING, RealRuns
 from hloopt.ir import Module
 from hloopt.report.console import product
-from hloopt.report.findings import kinds_table, show_findings
+from hloopt.report.findings import kinds_json, kinds_table, show_findings
 
 __all__ = ["command"]
 
 _TARGET = "h200"
 _MEASURED = "host"
-
-
-def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        product().print(kinds_table())
-        ctx.exit()
+_FOR_ONE = "--kind, --profile and --measure are for one module, not for two compilations"
 
 
 @click.command("why")
@@ -56,9 +51,6 @@ def _list_kinds(ctx: click.Context, param: click.Parameter, value: bool) -> None
     "--kinds",
     "list_kinds",
     is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_list_kinds,
     help="List the kinds of findings.",
 )
 @click.option(
@@ -83,6 +75,7 @@ def command(
     files: tuple[str, ...],
     most: int,
     kinds: tuple[str, ...],
+    list_kinds: bool,
     pipeline: str | None,
     target: str | None,
     cost_model: str,
@@ -123,15 +116,16 @@ def command(
       hloopt why --profile host.xplane.pb --target host
       hloopt why dump_of_monday dump_of_tuesday
     """
+    if list_kinds:
+        _list_kinds(as_json=as_json)
+        return
     aim = target or (_TARGET if measure is None else _MEASURED)
     predicting = predictor(aim, cost_model)
     assert predicting is not None, "a target is given"
     options = WhyOptions(predicting, aim, most, pipeline, as_json)
     if len(files) > 1:
         if kinds or profile is not None or measure is not None:
-            raise UsageError(
-                "--kind, --profile and --measure are for one module, not for two compilations"
-            )
+            raise UsageError(_FOR_ONE)
         ctx.exit(compare_plans(ctx, files, options))
     measuring = None if profile is None else Measuring.of(profile, files)
     rows, code = _findings(files, kinds, options, (measuring, measure))
@@ -141,6 +135,13 @@ def command(
 def _joined(name: str, measuring: Measuring, module: Module) -> JoinedTimes:
     """The times of the module of this name by the instructions of the plan that was made of it."""
     return joined_times(module, measuring.profile, measuring.programs.get(name))
+
+
+def _list_kinds(*, as_json: bool) -> None:
+    if as_json:
+        write_json("why", {"kinds": kinds_json()})
+    else:
+        product().print(kinds_table())
 
 
 def _findings(

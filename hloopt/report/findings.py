@@ -27,7 +27,7 @@ from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.report.rewritten import brief_shape
 from hloopt.rewrite.source_lines import lines_text
 
-__all__ = ["kinds_table", "show_findings"]
+__all__ = ["kinds_json", "kinds_table", "show_findings"]
 
 _WIDTH: Final = 80
 _INDENT: Final = "   "
@@ -294,6 +294,11 @@ def _array_text(row: RefusedArray) -> str:
     return f"{text}; by these prices fused is faster" + (
         f": {' or '.join(row.changes)}" if row.changes else ", but no option lifts this refusal"
     )
+
+
+def kinds_json() -> list[dict[str, str]]:
+    """The kinds of findings, for scripts."""
+    return [{"kind": kind.name, "title": kind.title, "measure": kind.measure} for kind in KINDS]
 
 
 def kinds_table() -> FittedTable:

@@ -110,3 +110,15 @@ ENTRY main {{
     (module,) = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["modules"]
     (found,) = module["findings"]
     assert found["shape"].count("f32[16384]") == 8
+
+
+def test_the_kinds_as_json() -> None:
+    """Each kind once, in the order of the table."""
+    made = json.loads(CliRunner().invoke(cli, ["why", "--kinds", "--json"]).stdout)
+    assert [one["kind"] for one in made["kinds"]] == NAMES
+    assert {one["measure"] for one in made["kinds"]} == {
+        "time",
+        "memory",
+        "accuracy",
+        "compile time",
+    }
