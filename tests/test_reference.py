@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import click
 import pytest
 
 import hloopt.targets
+from hloopt import errors
 from hloopt.cli.main import COMMANDS, cli
+from hloopt.findings.kinds import KINDS
 from hloopt.fusion.decision import REASONS
 from hloopt.kernels.registry import kernels
 from hloopt.ops import OPS
@@ -52,22 +55,37 @@ def test_every_pass_and_its_options_have_their_entry(pages: dict[str, str]) -> N
 
 
 def test_every_name_has_its_row(pages: dict[str, str]) -> None:
-    """Opcodes, kernels, targets, and the codes of refusals."""
+    """Opcodes, kernels and targets."""
     devices = Path(hloopt.targets.__file__).with_name("devices").glob("*.toml")
     wanted = {
         "ops": list(OPS),
         "kernels": [kernel.name for kernel in kernels()],
         "targets": [device.stem for device in devices],
-        "refusals": [*REASONS, *CONSTRAINTS],
     }
     for page, names in wanted.items():
         assert names
         assert [name for name in names if f"| `{name}` |" not in pages[page]] == [], page
 
 
+def test_every_code_has_its_entry(pages: dict[str, str]) -> None:
+    """With more than its name: the codes of refusals, the constraints, the kinds of findings and of errors."""
+    wanted = {
+        "refusals": [*REASONS, *CONSTRAINTS],
+        "findings": [kind.name for kind in KINDS],
+        "errors": errors.__all__,
+    }
+    for page, names in wanted.items():
+        entries = dict(
+            re.findall(r"^### (\S+)\n\n```text\n(.*?)```", pages[page], re.DOTALL | re.MULTILINE)
+        )
+        assert list(entries) == list(names)
+        assert all(len(text) > 20 for text in entries.values())
+
+
 def test_the_topics_hold_the_environment_and_the_exit_codes(pages: dict[str, str]) -> None:
     assert "HLOOPT_CACHE_DIR" in pages["topics"]
     assert "130  interrupted" in pages["commands"]
+    assert "| `130` | interrupted |" in pages["errors"]
 
 
 def test_cells_of_tables_stay_in_their_column() -> None:

@@ -1,4 +1,4 @@
-"""``hloopt help``: what several commands share, a text for each topic in ``topics/``."""
+"""``hloopt help``: what several commands share, a text for each topic in ``topics/``, and every code."""
 
 from __future__ import annotations
 
@@ -31,11 +31,15 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @json_option
 @click.pass_context
 def command(ctx: click.Context, topic: str | None, as_json: bool) -> None:
-    """Explain a topic that several commands share, or a command.
+    """Explain a topic that several commands share, a command, or a code.
+
+    Codes are the reasons that hloopt explain gives for what is not fused, the constraints that errors name in
+    brackets, the kinds of findings of hloopt why, the kinds of errors in JSON, and exit codes.
 
     \b
     Example:
       hloopt help inputs
+      hloopt help both-reduce
     """
     found = topics() if topic is None else {topic: _text(ctx, topic)}
     if as_json:
@@ -48,15 +52,20 @@ def command(ctx: click.Context, topic: str | None, as_json: bool) -> None:
             click.echo(f"{name:{width}}  {text.partition(chr(10))[0]}")
 
 
-def _text(ctx: click.Context, topic: str) -> str:
-    """The text of a topic, or the help of a command.  Raises ``UsageError`` for a name that is neither."""
+def _text(ctx: click.Context, name: str) -> str:
+    """The text of a topic or a code, or a command's help.  Raises ``UsageError`` for any other name."""
     found = topics()
-    if topic in found:
-        return found[topic]
+    if name in found:
+        return found[name]
     group = ctx.parent.command if ctx.parent is not None else None
     assert isinstance(group, click.Group)
-    command = group.get_command(ctx, topic)
-    if command is None:
-        names = (*found, *group.list_commands(ctx))
-        raise UsageError(f"no topic is called '{topic}'{did_you_mean(topic, names)}")
-    return command.get_help(click.Context(command, ctx.parent, topic)) + "\n"
+    command = group.get_command(ctx, name)
+    if command is not None:
+        return command.get_help(click.Context(command, ctx.parent, name)) + "\n"
+    from hloopt.cli.codes import codes
+
+    known = codes(group.help or "")
+    if name in known:
+        return known[name]()
+    names = (*found, *group.list_commands(ctx), *known)
+    raise UsageError(f"no topic, command or code is called '{name}'{did_you_mean(name, names)}")

@@ -51,4 +51,5 @@ def test_a_command_is_a_topic() -> None:
 def test_an_unknown_topic() -> None:
     result = invoke("help", "inputz")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "hloopt: error: no topic is called 'inputz'; did you mean 'inputs'?\n"
+    said = "hloopt: error: no topic, command or code is called 'inputz'; did you mean 'inputs'?\n"
+    assert result.stderr == said

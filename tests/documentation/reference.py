@@ -14,8 +14,11 @@ from typing import Any
 import click
 from click.testing import CliRunner
 
+from hloopt import errors
+from hloopt.cli.codes import codes, exit_codes
 from hloopt.cli.main import GROUPS, cli
 from hloopt.cli.topics import topics
+from hloopt.findings.kinds import KINDS
 from hloopt.fusion.decision import REASONS
 from hloopt.verifier import RULES as CONSTRAINTS
 
@@ -96,15 +99,42 @@ def targets() -> str:
 
 
 def refusals() -> str:
-    """Codes of refused fusions, and the constraints that the verifier names in brackets."""
-    reasons = ((f"`{code}`", f"`{text}`") for code, text in REASONS.items())
-    constraints = ((f"`{name}`", text) for name, text in CONSTRAINTS.items())
+    """Codes of refused fusions, and the constraints that the verifier names in brackets, as ``help`` prints them."""
     return (
-        "# Refusals\n\n## Why two instructions are not fused\n\n"
-        + table(("code", "reason"), reasons)
+        "# Refusals\n\n"
+        "## Why two instructions are not fused\n\n"
+        "The codes are those of `hloopt explain`; [How XLA fuses](../concepts/fusion.md) has the rules together.\n\n"
+        + entries(REASONS)
         + "\n## Why a module is not valid\n\n"
-        + table(("constraint", "what it requires"), constraints)
+        "Errors of the verifier name these constraints in brackets.\n\n" + entries(CONSTRAINTS)
     )
+
+
+def findings() -> str:
+    kinds = [kind.name for kind in KINDS]
+    return "# Findings\n\nThe kinds that `hloopt why` looks for.\n\n" + entries(kinds)
+
+
+def error_kinds() -> str:
+    """Exit codes, and the kinds of errors as JSON and Python name them."""
+    exits = ((f"`{code}`", words) for code, words in exit_codes(cli.help or "").items())
+    return (
+        "# Errors and exit codes\n\n"
+        + table(("exit code", "meaning"), exits)
+        + "\n## Kinds of errors\n\nJSON has them under `kind`, Python raises them.\n\n"
+        + entries(errors.__all__)
+    )
+
+
+def entries(names: Iterable[str]) -> str:
+    """What ``hloopt help`` prints of each code, under its name."""
+    texts = codes(cli.help or "")
+    return "\n".join(f"### {name}\n\n{block(_about(texts[name]()))}" for name in names)
+
+
+def _about(text: str) -> str:
+    """An entry without its first line, which is its heading here."""
+    return text.partition("\n\n")[2]
 
 
 def help_topics() -> str:
@@ -120,7 +150,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "ops": ops,
     "kernels": kernels,
     "targets": targets,
+    "findings": findings,
     "refusals": refusals,
+    "errors": error_kinds,
     "topics": help_topics,
 }
 
