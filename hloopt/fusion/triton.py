@@ -54,12 +54,8 @@ class TritonFusions:
         operands = decide_operands(producer, consumer, self.limits)
         if not operands:
             return operands
-        from hloopt.cost_models.block_level import Untiled
-
-        found = block_level_of(self.model).best(consumer, producer)
-        if isinstance(found, Untiled):
-            return forbid("triton-not-tiled", words=found.words)
-        return ALLOWED
+        tiles = self._tiles(producer, consumer)
+        return forbid("triton-not-tiled", words=tiles) if isinstance(tiles, str) else ALLOWED
 
     def parameters(self, producer: Instruction, consumer: Instruction) -> BlockParameters | None:
         """The tiles of the fusion that both become; None unless one is a Triton fusion and they can be tiled.
@@ -68,10 +64,15 @@ class TritonFusions:
         """
         if not (is_triton(producer) or is_triton(consumer)):
             return None
+        tiles = self._tiles(producer, consumer)
+        return None if isinstance(tiles, str) else tiles
+
+    def _tiles(self, producer: Instruction, consumer: Instruction) -> BlockParameters | str:
+        """The tiles of the kernel of both, or why it has none."""
         from hloopt.cost_models.block_level import Untiled
 
         found = block_level_of(self.model).best(consumer, producer)
-        return None if isinstance(found, Untiled) else found.parameters
+        return found.words if isinstance(found, Untiled) else found.parameters
 
     @staticmethod
     def write(fusion: Instruction, parameters: BlockParameters) -> None:
