@@ -136,14 +136,16 @@ ENTRY main {
         looks_at_floats = self.fast_math or self.reassociate or "missed" in log.kinds
         kinds = KINDS if looks_at_floats else KINDS - {"float"}
         target = find_target(self.target)
-        for cluster in clusters(computation, target, effects, matrices, kinds):
+        # Of what a plan replaces nothing is known any more.
+        found = [
+            (cluster, cluster.signature)
+            for cluster in clusters(computation, target, effects, matrices, kinds)
+        ]
+        for cluster, signature in found:
             if not log.allows():
                 break
             # What an earlier cluster no longer reads may be gone.
-            if any(value.root.computation is None for value in cluster.values):
-                continue
-            signature = cluster.signature
-            if signature in state.settled:
+            if not cluster.is_there(replaced) or signature in state.settled:
                 continue
             if self._one(cluster, state.budget, replaced, log):
                 changed = True

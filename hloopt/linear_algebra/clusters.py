@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import combinations
@@ -136,6 +136,15 @@ class Cluster:
         has_sums = any(one.opcode == "reduce" for one in self.read)
         cost = self._seconds(), self._least(), self.flops, has_sums
         return self.dtype, self.iterations.count, values, tuple(seen.indices), leaves, cost
+
+    def is_there(self, replaced: Mapping[Instruction, Instruction]) -> bool:
+        """Whether all of it is still in the module, or was ``replaced`` by what is."""
+        roots = all(value.root.computation is not None for value in self.values)
+        return roots and all(
+            replaced.get(leaf, leaf).computation is not None
+            for value in self.values
+            for leaf in value.leaves
+        )
 
     def plan(self, budget: PairBudget) -> ClusterPlan | None:
         """A plan that takes less than what is there; None without one."""
@@ -306,16 +315,29 @@ def _values(
         root = pending.pop()
         if root in found or not takes(root) or root.array.dtype.kind not in kinds:
             continue
-        reader = TermReader(space, root, dotted)
-        axes = tuple(space.axis(size) for size in root.array.dims)
-        value = found[root] = ClusterValue(root, axes, reader.terms(root, axes), reader)
+        value = _value(root, space, dotted)
+        if value.reader.is_polynomial:
+            value = _value(root, space, dotted, stops_at_shared=True)
+        found[root] = value
         # What cannot be followed, such as rows in another order, has values before it all the same.
-        before = value.leaves if reader.read else root.operands
+        before = value.leaves if value.reader.read else root.operands
         pending += [
             leaf for leaf in before if leaf not in found and (leaf in dotted or is_summing(leaf))
         ]
     read = [value for value in found.values() if value.reader.read]
     return sorted(read, key=lambda value: order[value.root])
+
+
+def _value(
+    root: Instruction,
+    space: IndexSpace,
+    dotted: AbstractSet[Instruction],
+    *,
+    stops_at_shared: bool = False,
+) -> ClusterValue:
+    reader = TermReader(space, root, dotted, stops_at_shared=stops_at_shared)
+    axes = tuple(space.axis(size) for size in root.array.dims)
+    return ClusterValue(root, axes, reader.terms(root, axes), reader)
 
 
 def _iterations(computation: Computation, effects: Effects) -> Iterations:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.rewrite import splat_literal
 from hloopt.rewrite.regions import combiner_computation, named_combiner
 from hloopt.rewrite.site import Site, row_major
-from hloopt.types import DTYPES, ArrayShape
+from hloopt.types import DTYPES, ArrayShape, Dims
 
 __all__ = [
+    "SlicedDiagonal",
     "compared_dims",
     "diagonal_of",
     "gathered_diagonal",
     "is_masked",
     "is_summing",
+    "sliced_diagonal",
     "where_places",
 ]
 
@@ -128,6 +131,37 @@ def gathered_diagonal(gather: Instruction) -> dict[int, int] | None:
     found |= dict(zip(whole, offsets, strict=True))
     fits = all(operand.array.dims[dim] == gather.array.dims[at] for dim, at in found.items())
     return found if fits else None
+
+
+@dataclass(frozen=True)
+class SlicedDiagonal:
+    """Dimensions ``dim`` and ``dim + 1`` of a matrix at equal indices, from row and column ``start`` on."""
+
+    dim: int
+    start: tuple[int, int]
+
+
+def sliced_diagonal(value: Instruction) -> SlicedDiagonal | None:
+    """The diagonal that a slice takes of ``reshape(matrix)``: of n columns every (n + 1)th element of its rows.
+
+    None for other slices.
+    """
+    flat, ranges = value.operands[0], value.attributes["slice"]
+    cut = [at for at, part in enumerate(ranges) if part.size != flat.array.dims[at]]
+    if len(cut) != 1 or flat.opcode != "reshape":
+        return None
+    (dim,) = cut
+    before, after, part = flat.operands[0].array.dims, flat.array.dims, ranges[dim]
+    if len(before) != len(after) + 1 or before[:dim] + before[dim + 2 :] != _without(after, dim):
+        return None
+    rows, columns = before[dim : dim + 2]
+    row, column = divmod(part.start, columns)
+    is_within = row + part.size <= rows and column + part.size <= columns
+    return SlicedDiagonal(dim, (row, column)) if is_within and part.stride == columns + 1 else None
+
+
+def _without(dims: Dims, dim: int) -> Dims:
+    return dims[:dim] + dims[dim + 1 :]
 
 
 def _components(indices: Instruction, vector: int) -> list[int] | None:

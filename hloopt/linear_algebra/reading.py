@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import isfinite
@@ -11,7 +12,14 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
-from hloopt.linear_algebra.masks import compared_dims, gathered_diagonal, is_masked, is_summing
+from hloopt.linear_algebra.masks import (
+    SlicedDiagonal,
+    compared_dims,
+    gathered_diagonal,
+    is_masked,
+    is_summing,
+    sliced_diagonal,
+)
 from hloopt.linear_algebra.terms import Factor, IndexAxes, IndexAxis, IndexSpace, Sum, TensorTerm
 from hloopt.ops.traits import ALL, BITWISE, INDEXING, MODULAR, REARRANGING, op_table
 from hloopt.rewrite import splat_literal
@@ -24,6 +32,8 @@ MOST_FACTORS: Final = 40
 _MOST_DEPTH: Final = 60
 _MOST_READ: Final = 400
 """Visits of instructions while one value is read: what is read several times counts each time."""
+_MOST_POWERS: Final = 3
+"""How often one value reads a sum that has other readers, too: x and x x x need it four times."""
 ARITHMETIC: Final = MODULAR - BITWISE
 _PARTS: Final = INDEXING - {"dynamic-update-slice"}
 _VIEWS: Final = REARRANGING - {"bitcast", "reverse"} | _PARTS
@@ -54,6 +64,8 @@ class _Place:
 class TermReader:
     """Reads one value as terms; ``dotted`` are the values that have a dot behind them.
 
+    With ``stops_at_shared`` sums that several read are read as they stand.
+
     read       the instructions that were followed
     was_cut    whether there were more factors than are read
     dtype      the element type of all that is followed
@@ -61,16 +73,28 @@ class TermReader:
     """
 
     def __init__(
-        self, space: IndexSpace, root: Instruction, dotted: AbstractSet[Instruction]
+        self,
+        space: IndexSpace,
+        root: Instruction,
+        dotted: AbstractSet[Instruction],
+        *,
+        stops_at_shared: bool = False,
     ) -> None:
         self.space = space
+        self._stops_at_shared = stops_at_shared
         self._dotted = dotted
         self.dtype: DType = root.array.dtype
         self.precision: dict[str, Any] | None = None
         self.read: dict[Instruction, None] = {}
         self.was_cut = False
+        self._sums: Counter[Instruction] = Counter()
         self._left = MOST_FACTORS
         self._visits = _MOST_READ
+
+    @property
+    def is_polynomial(self) -> bool:
+        """Whether a sum was read so often, or so much in all, that its powers are better left unwritten."""
+        return self.was_cut or max(self._sums.values(), default=0) > _MOST_POWERS
 
     def terms(self, value: Instruction, axes: IndexAxes) -> tuple[TensorTerm, ...]:
         """The terms of a value whose dimensions count through ``axes``."""
@@ -105,6 +129,10 @@ class TermReader:
         return found
 
     def _is_followed(self, value: Instruction, place: _Place) -> bool:
+        is_sum = value.opcode in ("add", "subtract") and value in self._dotted and place.deep > 1
+        if is_sum and sum(value.users.values()) > 1:
+            self._sums[value] += 1
+            return not self._stops_at_shared
         if value.opcode not in ARITHMETIC or value in self._dotted:
             return True
         return place.inside or (place.summed and value.opcode == "multiply")
@@ -213,9 +241,27 @@ class TermReader:
         return [t.summed_over(summed) for t in self._terms(operand, axes, place, summed=True)]
 
     def slice(self, value: Instruction, place: _Place) -> list[TensorTerm] | None:
-        """Windows of the dimensions it shortens."""
+        """Windows of the dimensions it shortens; a diagonal, of rows laid out one after the other."""
+        diagonal = sliced_diagonal(value)
+        if diagonal is not None:
+            return self._diagonal(value, place, diagonal)
         ranges = value.attributes["slice"]
         return self._window(value, place, [(part.start, part.stride) for part in ranges])
+
+    def _diagonal(
+        self, value: Instruction, place: _Place, diagonal: SlicedDiagonal
+    ) -> list[TensorTerm] | None:
+        flat, dim = value.operands[0], diagonal.dim
+        matrix, axis = flat.operands[0], place.axes[dim]
+        both: list[IndexAxis] = []
+        for start, size in zip(diagonal.start, matrix.array.dims[dim : dim + 2], strict=True):
+            is_whole = value.array.dims[dim] == size
+            found = axis if is_whole else self.space.window(axis, start, 1, size)
+            if found is None:
+                return None
+            both.append(found)
+        self.read[flat] = None
+        return self._terms(matrix, (*place.axes[:dim], *both, *place.axes[dim + 1 :]), place)
 
     def dynamic_slice(self, value: Instruction, place: _Place) -> list[TensorTerm] | None:
         """The same from starts that are computed."""

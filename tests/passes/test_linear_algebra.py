@@ -431,6 +431,65 @@ def test_what_is_read_again_and_again_has_a_budget(reassociate: bool) -> None:
     hloopt.verify(given)
 
 
+@pytest.mark.parametrize(
+    ("start", "count", "stride", "is_diagonal"),
+    [
+        (0, 12, 21, True),
+        (3, 12, 21, True),
+        (40, 10, 21, True),
+        (12, 8, 21, True),
+        (12, 9, 21, False),  # the last one is in the next row
+        (0, 12, 20, False),
+        (0, 6, 42, False),
+    ],
+)
+def test_a_slice_of_rows_laid_out_one_after_the_other(
+    start: int, count: int, stride: int, is_diagonal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAX takes a diagonal by a gather, of which simplification makes such a slice."""
+    body = f"""ab = s32[12,20] dot(a, b), {PRODUCT}
+    flat = s32[240] reshape(ab)
+    ROOT r = s32[{count}] slice(flat), slice={{[{start}:{start + (count - 1) * stride + 1}:{stride}]}}"""
+    given = hloopt.parse(module(body, "s32[12,16]", "s32[16,20]", element="s32"), "m")
+    better = clone_module(given)
+    assert LinearAlgebra(target="host").run(better, PassLog()) == is_diagonal
+    if is_diagonal:
+        assert flops(better) < flops(given) / 5
+    monkeypatch.setattr(Cluster, "gains", lambda self, uses: True)
+    _same_bits(given)
+
+
+def test_what_is_not_followed_may_be_written_anew() -> None:
+    """The slice is no part of the product; its operand is replaced before it is planned."""
+    body = f"""ab = s32[64,64] dot(a, b), {PRODUCT}
+    abx = s32[64,8] dot(ab, c), {PRODUCT}
+    flat = s32[512] reshape(abx)
+    ROOT r = s32[74] slice(flat), slice={{[0:512:7]}}"""
+    given = hloopt.parse(module(body, *["s32[64,64]"] * 2, "s32[64,8]", element="s32"), "m")
+    better = clone_module(given)
+    assert LinearAlgebra(target="host").run(better, PassLog())
+    assert flops(better) < flops(given) / 3
+    values = inputs(given, 0)
+    (before,), (after,) = (hloopt.evaluate(one, values) for one in (given, better))
+    assert identical(before, after)
+
+
+def test_a_polynomial_of_a_polynomial_is_not_written_out() -> None:
+    """Newton and Schulz: of three steps the last one is two products of a matrix and a vector."""
+    lines, x = [], "a"
+    for at in range(3):
+        lines += [
+            f"g{at} = {MATRIX} dot({x}, {x}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}",
+            f"c{at} = {MATRIX} dot(g{at}, {x}), {PRODUCT}",
+            f"x{at} = {MATRIX} subtract({x}, c{at})",
+        ]
+        x = f"x{at}"
+    body = "\n".join(lines) + f"\nROOT r = {VECTOR} dot({x}, b), {PRODUCT}"
+    given = hloopt.parse(module(body, MATRIX, VECTOR), "m")
+    assert LinearAlgebra(reassociate=True, target="host").run(given, PassLog())
+    assert flops(given) < 8.1 * N**3
+
+
 def test_many_products_with_a_common_factor() -> None:
     count = 30
     products = "\n".join(
