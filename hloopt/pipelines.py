@@ -86,6 +86,7 @@ _OWN: Final[Mapping[str, str]] = {
     "while-constant-sinking": "passes.loops.constant_sinking.WhileConstantSinking",
     "while-loop-simplifier": "passes.loops.simplifier.WhileLoopSimplifier",
     "while-invariant-motion": "passes.loops.invariant_motion.WhileInvariantMotion",
+    "while-chain-folding": "linear_algebra.chain_folding.WhileChainFolding",
     "while-output-sinking": "linear_algebra.output_sinking.WhileOutputSinking",
     "while-product-hoisting": "linear_algebra.product_hoisting.WhileProductHoisting",
     "while-product-sinking": "linear_algebra.product_sinking.WhileProductSinking",
@@ -153,7 +154,7 @@ SIMPLIFICATION: Final = (
 # After the rest is simple: what it leaves is cheaper, not simpler; in loops it makes products that can leave.
 _ALGEBRA = (
     "while-product-hoisting,while-output-sinking,while-product-sinking,linear-systems,linear-algebra,linear-systems,"
-    "while-invariant-motion,fix(while-loop-simplifier,simplify,cse,dce)"
+    "while-invariant-motion,fix(while-loop-simplifier,simplify,cse,dce),while-chain-folding"
 )
 # Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
 # XLA's names.  A body may hold what several producers brought along, the same constants above all: cse

@@ -104,8 +104,8 @@ ENTRY main {
             changed |= self.sink(loop, log)
         return changed
 
-    def sink(self, loop: Instruction, log: PassLog) -> bool:
-        """Move the products of one loop after it."""
+    def sink(self, loop: Instruction, log: PassLog, *, in_chains: bool = False) -> bool:
+        """Move the products of one loop after it; ``in_chains`` those that ``found`` names then."""
 
         def begin(carried: CarriedState) -> Callable[[_Collected], None]:
             keeper = RowKeeper.of(carried)
@@ -118,11 +118,21 @@ ENTRY main {
             )
 
         return move_out(
-            loop, _STEP, log, found=lambda log: self.found(loop, log), begin=begin, told=told
+            loop,
+            _STEP,
+            log,
+            found=lambda log: self.found(loop, log, in_chains=in_chains),
+            begin=begin,
+            told=told,
         )
 
-    def found(self, loop: Instruction, log: PassLog) -> list[_Collected]:
-        """The products that are collected in elements of the state, and take less after the loop."""
+    def found(
+        self, loop: Instruction, log: PassLog, *, in_chains: bool = False
+    ) -> list[_Collected]:
+        """The products that are collected in elements of the state, and take less after the loop.
+
+        ``in_chains``: those that the loop multiplies further by what stays the same, whatever they take.
+        """
         body = loop.body
         condition, state, _ = states(loop)
         if body.root.opcode != "tuple" or whole_uses(state) or whole_uses(condition):
@@ -141,11 +151,11 @@ ENTRY main {
         rows, rest = IterationRows(loop, iterations), loop.shape.byte_size
         target, found = find_target(self.target), []
         for number, update in written:
-            one = _collected(number, update, rows, iterations, target)
+            one = _collected(number, update, rows, iterations, target, in_chains=in_chains)
             if one is None:
                 continue
             growth = iterations * one.factor.array.byte_size
-            if one.seconds[1] >= one.seconds[0] * _LEAST:
+            if not in_chains and one.seconds[1] >= one.seconds[0] * _LEAST:
                 log.miss(_STEP, one.dot, f"it takes no less there: {_gain(one)} us")
             elif growth > self.max_growth * rest:
                 log.miss(
@@ -198,7 +208,13 @@ def _is_written_only(update: Instruction, inside: list[Instruction]) -> bool:
 
 
 def _collected(
-    number: int, update: Instruction, rows: IterationRows, iterations: int, target: Target
+    number: int,
+    update: Instruction,
+    rows: IterationRows,
+    iterations: int,
+    target: Target,
+    *,
+    in_chains: bool,
 ) -> _Collected | None:
     """The product that is written into all rows of an array; None for everything else."""
     row = rows.written(number, update)
@@ -216,7 +232,10 @@ def _collected(
         ways.append((value, leads[0]))
         value = value.operands[leads[0]]
     arrays = [one.array for one in (*value.operands, value)]
-    if not _is_alone(value) or any(one.is_dynamic or not one.elements for one in arrays):
+    if any(one.is_dynamic or not one.elements for one in arrays):
+        return None
+    is_taken = _is_multiplied_further(value, rows) if in_chains else _is_alone(value)
+    if not is_taken:
         return None
     changing = [side for side, one in enumerate(value.operands) if not rows.stays(one)]
     if len(value.operands) != 2 or len(changing) != 1:
@@ -224,6 +243,19 @@ def _collected(
     (side,) = changing
     seconds = _seconds(value, side, iterations, target)
     return _Collected(number, tuple(ways), value, side, row.dim, row.step, iterations, seconds)
+
+
+def _is_multiplied_further(dot: Instruction, rows: IterationRows) -> bool:
+    """Whether all but one of the readers of a product multiply it by what stays the same."""
+    readers = [user for user in dot.users if user.opcode == "dot" and len(user.operands) == 2]
+    others = [one for user in readers for one in user.operands if one is not dot]
+    return (
+        is_replaceable(dot)
+        and len(readers) == len(others) == len(dot.users) - 1
+        and sum(dot.users.values()) == len(dot.users)
+        and bool(readers)
+        and all(map(rows.stays, others))
+    )
 
 
 def _is_alone(one: Instruction) -> bool:
