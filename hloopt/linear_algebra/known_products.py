@@ -98,9 +98,9 @@ class KnownProducts:
         (free,) = sides.free[at]
         columns = prod(sizes[name] for name in sides.free[1 - at])
         rows, size = sizes[free], sizes[sides.depth]
-        given = (rows, size, columns)
         place = parts[at].names.index(free)
-        ways = selecting_rules(known, place, given, self._prices)
+        given = (1, rows, size, columns)
+        ways = selecting_rules(known, ((), (place,), (1 - place,)), given, self._prices)
         least = min(((way.seconds, way.flops) for way in ways), default=None)
         if least is None or least[0] >= self._prices.matrix_product(1, rows, columns, size):
             return None

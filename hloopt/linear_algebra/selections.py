@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import NamedTuple
 
-from hloopt.analysis.matrix_properties import HotIndex, Matrices, MatrixProperties
+from hloopt.analysis.matrix_properties import NOTHING, HotIndex, Matrices, MatrixProperties
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.linear_algebra.prices import AlgebraPrices
@@ -25,21 +27,28 @@ class SelectingRule:
     hot: HotIndex | None = None
 
 
+class _SideDims(NamedTuple):
+    """The dimensions of one side of a dot: of both sides, its own, and those that are summed."""
+
+    batch: tuple[int, ...]
+    free: tuple[int, ...]
+    depth: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Selection:
     """What takes the place of a dot one side of which selects from the other one, or scales it.
 
     selecting  the place of that side among the operands
-    free       its dimension that comes back, and ``depth`` the contracted one; those of the ``other``
+    own        its dimensions, and ``others`` those of the other side
     before     seconds of the dot
     way        what takes less
     """
 
     dot: Instruction
     selecting: int
-    free: int
-    depth: int
-    other_depth: int
+    own: _SideDims
+    others: _SideDims
     before: float
     way: SelectingRule
 
@@ -57,11 +66,6 @@ class Selection:
     def other(self) -> Instruction:
         """What is selected from."""
         return self.dot.operands[1 - self.selecting]
-
-    @property
-    def size(self) -> int:
-        """Of the contracted dimension."""
-        return self.other.array.dims[self.other_depth]
 
     def is_exact(self, matrices: Matrices) -> bool:
         """Whether all bits stay: zeros that are added change nothing, if no sign or infinity meets them.
@@ -94,97 +98,123 @@ class Selection:
     @property
     def _order(self) -> tuple[int, ...]:
         """The dimensions of the other side, the contracted one where the free one of the dot is."""
-        rest = [dim for dim in range(self.other.array.rank) if dim != self.other_depth]
-        return (self.other_depth, *rest) if self.selecting == 0 else (*rest, self.other_depth)
+        (depth,), rest = self.others.depth, self.others.free
+        return (depth, *rest) if self.selecting == 0 else (*rest, depth)
 
     @property
-    def _place(self) -> int:
-        """Where the selecting side's free dimension is in the result."""
-        return 0 if self.selecting == 0 else self.dot.array.rank - 1
+    def _batch(self) -> tuple[int, ...]:
+        """The dimensions of the result that both sides have."""
+        return tuple(range(len(self.own.batch)))
+
+    @property
+    def _places(self) -> tuple[int, ...]:
+        """Where the selecting side's free dimensions are in the result."""
+        first = len(self.own.batch) + (len(self.others.free) if self.selecting else 0)
+        return tuple(range(first, first + len(self.own.free)))
 
     def _scaled(self, site: Site, value: Instruction) -> Instruction:
         """Each row by the element of the diagonal: the sum of a row that has no other."""
         matrix = self.dot.operands[self.selecting]
         dtype = matrix.array.dtype
-        shape = row_major(matrix.array, (matrix.array.dims[self.free],))
+        (free,) = self.own.free
+        shape = row_major(matrix.array, (matrix.array.dims[free],))
         diagonal = site.make(
             "reduce",
             matrix,
             site.scalar(dtype.name, 0),
             shape=shape,
-            dimensions=(self.depth,),
+            dimensions=self.own.depth,
             to_apply=combiner_computation(matrix.module, "add", dtype.name),
         )
-        spread = site.make("broadcast", diagonal, shape=value.array, dimensions=(self._place,))
+        spread = site.make("broadcast", diagonal, shape=value.array, dimensions=self._places)
         return site.make("multiply", spread, value, shape=value.array)
 
     def _scattered(self, site: Site, hot: HotIndex) -> Instruction:
         """Rows added up at the indices; those of no row are left out, as scatter does."""
-        places = self._spread_index(site, hot)
-        dims = self.dot.array.dims
+        dims, other = self.dot.array.dims, self.other
+        kept = self.others.free
+        # Of the other side all that is no row counts through the indices, in the order it has there.
+        along = [dim for dim in range(other.array.rank) if dim not in kept]
+        theirs = (*self.others.batch, *self.others.depth)
+        own = dict(zip(theirs, (*self.own.batch, *self.own.depth), strict=True))
+        places = self._spread_index(site, hot, [own[dim] for dim in along])
+        batching = {
+            "input_batching_dims": self._batch,
+            "scatter_indices_batching_dims": tuple(along.index(dim) for dim in self.others.batch),
+        }
         return site.make(
             "scatter",
-            site.splat(row_major(self.other.array, dims), 0),
+            site.splat(row_major(other.array, dims), 0),
             places,
-            site.transpose(self.other, self._order),
-            shape=row_major(self.other.array, dims),
-            update_window_dims=tuple(dim for dim in range(len(dims)) if dim != self._place),
-            inserted_window_dims=(self._place,),
-            scatter_dims_to_operand_dims=(self._place,),
-            index_vector_dim=1,
-            to_apply=combiner_computation(self.dot.module, "add", self.other.array.dtype.name),
+            other,
+            shape=row_major(other.array, dims),
+            update_window_dims=kept,
+            inserted_window_dims=self._places,
+            scatter_dims_to_operand_dims=self._places,
+            index_vector_dim=len(along),
+            to_apply=combiner_computation(self.dot.module, "add", other.array.dtype.name),
+            **(batching if self._batch else {}),
         )
 
-    def _spread_index(self, site: Site, hot: HotIndex) -> Instruction:
-        """An index for each row of the selecting side, or, of what is scattered, of the other one."""
-        index = hot.value
-        along = self.depth if self.rule == _SCATTERED else self.free
-        rows = self.dot.operands[self.selecting].array.dims[along]
-        flat = site.reshape(index, row_major(index.array, (index.array.elements,)))
-        if index.array.elements != rows:
-            scalar = site.reshape(flat, row_major(index.array, ()))
-            flat = site.fill(row_major(index.array, (rows,)), scalar)
-        return flat
+    def _spread_index(self, site: Site, hot: HotIndex, along: Sequence[int]) -> Instruction:
+        """The index with dimensions ``along`` of the selecting side, repeated along those that it lacks."""
+        known = [dim for dim in along if dim in hot.places]
+        index, dims = hot.value, self.dot.operands[self.selecting].array.dims
+        given = [place for place in hot.places if place is not None]
+        sizes = tuple(dims[place] for place in given)
+        index = site.reshape(index, row_major(index.array, sizes))
+        index = site.transpose(index, tuple(given.index(dim) for dim in known))
+        if len(known) == len(along):
+            return index
+        shape = row_major(index.array, tuple(dims[dim] for dim in along))
+        places = tuple(along.index(dim) for dim in known)
+        return site.make("broadcast", index, shape=shape, dimensions=places)
 
     def _gathered(self, site: Site, hot: HotIndex) -> Instruction:
         """Rows at the indices, zeros where an index is none of a row."""
         dtype = hot.value.array.dtype
-        rows = self.dot.operands[self.selecting].array.dims[self.free]
+        (depth,) = self.others.depth
         low, high = dtype.limits
-        first, last = max(-hot.offset, int(low)), min(self.size - 1 - hot.offset, int(high))
+        last = self.other.array.dims[depth] - 1 - hot.offset
+        first, last = max(-hot.offset, int(low)), min(last, int(high))
         if first > last:
             return site.splat(row_major(self.dot.array, self.dot.array.dims), 0)
-        flat = self._spread_index(site, hot)
+        index = self._spread_index(site, hot, (*self.own.batch, *self.own.free))
         ends = [site.scalar(dtype.name, end) for end in (first, last)]
-        near = site.make("clamp", ends[0], flat, ends[1], shape=flat.array)
-        counted = ArrayShape(DTYPES["s32"], (rows,), flat.array.layout)
+        near = site.make("clamp", ends[0], index, ends[1], shape=index.array)
+        counted = ArrayShape(DTYPES["s32"], index.array.dims, index.array.layout)
         places = near if dtype.name == "s32" else site.make("convert", near, shape=counted)
         if hot.offset:
             places = site.make("add", places, site.splat(counted, hot.offset), shape=counted)
         found = self._rows_at(site, places)
-        shape = ArrayShape(DTYPES["pred"], (rows,), flat.array.layout)
-        is_one = site.make("compare", near, flat, shape=shape, direction="EQ")
+        shape = ArrayShape(DTYPES["pred"], index.array.dims, index.array.layout)
+        is_one = site.make("compare", near, index, shape=shape, direction="EQ")
         mask = ArrayShape(DTYPES["pred"], found.array.dims, found.array.layout)
-        spread = site.make("broadcast", is_one, shape=mask, dimensions=(self._place,))
+        kept = (*self._batch, *self._places)
+        spread = site.make("broadcast", is_one, shape=mask, dimensions=kept)
         zeros = site.splat(found.array, 0)
         return site.make("select", spread, found, zeros, shape=found.array)
 
     def _rows_at(self, site: Site, places: Instruction) -> Instruction:
         """The parts of the other side at these places of the contracted dimension."""
-        other = self.other.array
+        other, kept = self.other.array, (*self._batch, *self._places)
         dims = self.dot.array.dims
+        gone = (*self.others.batch, *self.others.depth)
+        batching = {
+            "operand_batching_dims": self.others.batch,
+            "start_indices_batching_dims": self._batch,
+        }
         return site.make(
             "gather",
             self.other,
             places,
             shape=row_major(other, dims),
-            offset_dims=tuple(dim for dim in range(len(dims)) if dim != self._place),
-            collapsed_slice_dims=(self.other_depth,),
-            start_index_map=(self.other_depth,),
-            index_vector_dim=1,
-            slice_sizes=tuple(
-                1 if dim == self.other_depth else size for dim, size in enumerate(other.dims)
-            ),
+            offset_dims=tuple(dim for dim in range(len(dims)) if dim not in kept),
+            collapsed_slice_dims=self.others.depth,
+            start_index_map=self.others.depth,
+            index_vector_dim=places.array.rank,
+            slice_sizes=tuple(1 if dim in gone else size for dim, size in enumerate(other.dims)),
+            **(batching if self._batch else {}),
         )
 
 
@@ -197,7 +227,7 @@ _DIAGONAL = "dot(diagonal, A) => multiply(diagonal, A)"
 def selection(dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> Selection | None:
     """The cheapest way to compute a dot without a product, if it takes less; None where there is none.
 
-    One side is a matrix, there are no batch dimensions, and all element types are the same.
+    All element types are the same.
     """
     found = [one for one in _selections(dot, matrices, prices) if one.seconds[1] < one.seconds[0]]
     return min(found, key=lambda one: one.seconds[1], default=None)
@@ -205,44 +235,55 @@ def selection(dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> Se
 
 def _selections(dot: Instruction, matrices: Matrices, prices: AlgebraPrices) -> Iterator[Selection]:
     dims = DotDims.of(dot.attributes)
-    if len(dot.operands) != 2 or len(dims.lhs_contracting) != 1 or dims.lhs_batch:
+    if len(dot.operands) != 2 or not dims.lhs_contracting:
         return
     if any(operand.array.dtype is not dot.array.dtype for operand in dot.operands):
         return
-    contracted = dims.lhs_contracting[0], dims.rhs_contracting[0]
+    lhs, rhs = (operand.array for operand in dot.operands)
+    sides = (
+        _SideDims(dims.lhs_batch, dims.lhs_free(lhs.rank), dims.lhs_contracting),
+        _SideDims(dims.rhs_batch, dims.rhs_free(rhs.rank), dims.rhs_contracting),
+    )
     for at, side in enumerate(dot.operands):
-        if side.array.rank != 2:
+        known = matrices.of(side)
+        if known == NOTHING:
             continue
-        depth, other = contracted[at], dot.operands[1 - at].array
-        rows, size = side.array.dims[1 - depth], side.array.dims[depth]
-        sizes = (rows, size, other.elements // max(size, 1))
-        before = prices.matrix_product(1, rows, sizes[2], size)
-        for way in selecting_rules(matrices.of(side), 1 - depth, sizes, prices):
-            yield Selection(dot, at, 1 - depth, depth, contracted[1 - at], before, way)
+        own, others = sides[at], sides[1 - at]
+        batch, rows, size = (prod(side.array.dims[dim] for dim in part) for part in own)
+        columns = prod(dot.operands[1 - at].array.dims[dim] for dim in others.free)
+        before = prices.matrix_product(batch, rows, columns, size)
+        for way in selecting_rules(known, own, (batch, rows, size, columns), prices):
+            yield Selection(dot, at, own, others, before, way)
 
 
 def selecting_rules(
-    known: MatrixProperties, free: int, sizes: tuple[int, int, int], prices: AlgebraPrices
+    known: MatrixProperties,
+    own: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    sizes: tuple[int, int, int, int],
+    prices: AlgebraPrices,
 ) -> Iterator[SelectingRule]:
-    """The rules by which a matrix of two dimensions selects from another one.
+    """The rules by which a matrix, or a batch of them, selects from another one.
 
-    free   its dimension that comes back; the other one is summed
-    sizes  rows and columns of it, and the columns of the other matrix
+    own    its batch dimensions, those that come back, and those that are summed
+    sizes  how many matrices; rows and columns of each, and the columns of the other one
     """
-    rows, size, columns = sizes
-    depth = 1 - free
-    moved = 2 * prices.elementwise(rows * columns)
-    if rows == size and known.is_identity(free, depth):
-        yield SelectingRule(_IDENTITY, moved, 0)
-    elif rows == size and known.is_diagonal(free, depth):
-        yield SelectingRule(_DIAGONAL, prices.sum(rows * size) + moved, rows * (size + columns))
-    hot = known.hot.get(depth)
-    if hot is not None and all(place in (None, free) for place in hot.places):
-        after = prices.launch + moved + prices.elementwise(rows)
-        yield SelectingRule(_ONE_HOT, after, rows * columns, hot)
-    hot = known.hot.get(free)
+    batch, free, depth = own
+    count, rows, size, columns = sizes
+    moved = 2 * prices.elementwise(count * rows * columns)
+    if len(free) == len(depth) == 1 and not batch and rows == size:
+        if known.is_identity(free[0], depth[0]):
+            yield SelectingRule(_IDENTITY, moved, 0)
+        elif known.is_diagonal(free[0], depth[0]):
+            seconds = prices.sum(rows * size) + moved
+            yield SelectingRule(_DIAGONAL, seconds, rows * (size + columns))
+    hot = known.hot.get(depth[0]) if len(depth) == 1 else None
+    if hot is not None and {None, *batch, *free} >= set(hot.places):
+        after = prices.launch + moved + prices.elementwise(count * rows)
+        yield SelectingRule(_ONE_HOT, after, count * rows * columns, hot)
+    hot = known.hot.get(free[0]) if len(free) == 1 else None
     # An offset could make an index of a row of one that is none.
-    if hot is not None and not hot.offset and all(place in (None, depth) for place in hot.places):
+    if hot is not None and not hot.offset and {None, *batch, *depth} >= set(hot.places):
         # The zeros are written, then each row is read, added to one that is read, and written.
-        after = 2 * prices.launch + moved + 3 * prices.elementwise(size * columns)
-        yield SelectingRule(_SCATTERED, after, size * columns, hot)
+        added = count * size * columns
+        after = 2 * prices.launch + moved + 3 * prices.elementwise(added)
+        yield SelectingRule(_SCATTERED, after, added, hot)

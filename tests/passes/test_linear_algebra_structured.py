@@ -164,6 +164,50 @@ def test_indices_of_any_type(kind: str) -> None:
     assert [one.opcode for one in better.entry].count("gather") == 1
 
 
+HOT = """c = s32[4,5,3] iota(), iota_dimension=2
+m = pred[4,5,3] compare(spread, c), direction=EQ
+hot = s32[4,5,3] convert(m)
+"""
+
+
+@pytest.mark.usefixtures("_only_products_take_time")
+@pytest.mark.parametrize(
+    ("given", "dot", "numbers", "opcode"),
+    [
+        ("3,6", "s32[4,5,6] dot(hot, x)", ("", "", "2", "0"), "gather"),
+        ("6,3", "s32[6,4,5] dot(x, hot)", ("", "", "1", "2"), "gather"),
+        ("4,5,6", "s32[3,6] dot(hot, x)", ("", "", "0,1", "0,1"), "scatter"),
+        ("5,6,4", "s32[6,3] dot(x, hot)", ("", "", "2,0", "0,1"), "scatter"),
+        ("4,3,6", "s32[4,5,6] dot(hot, x)", ("0", "0", "2", "1"), "gather"),
+        ("6,3,4", "s32[4,6,5] dot(x, hot)", ("2", "0", "1", "2"), "gather"),
+        ("5,3,4", "s32[5,4,4] dot(hot, x)", ("1", "0", "2", "1"), "gather"),
+        ("4,5", "s32[4,5,3] dot(hot, x)", ("0,1", "0,1", "", ""), ""),
+        ("4,5,6", "s32[4,3,6] dot(hot, x)", ("0", "0", "1", "1"), "scatter"),
+        ("6,5,4", "s32[4,6,3] dot(x, hot)", ("2", "0", "1", "1"), "scatter"),
+    ],
+)
+@pytest.mark.parametrize("index", ["4,5", "4", "5"])
+def test_rows_selected_in_batches(
+    given: str, dot: str, numbers: tuple[str, ...], opcode: str, index: str
+) -> None:
+    """By an index a matrix, or one for all of them; rows that come back, and rows that are added up."""
+    places = {"4,5": "0,1", "4": "0", "5": "1"}[index]
+    names = ("lhs_batch_dims", "rhs_batch_dims", "lhs_contracting_dims", "rhs_contracting_dims")
+    dims = ", ".join(f"{name}={{{value}}}" for name, value in zip(names, numbers, strict=True))
+    text = f"""HloModule m
+ENTRY e {{
+x = s32[{given}] parameter(0)
+at = s32[{index}] parameter(1)
+spread = s32[4,5,3] broadcast(at), dimensions={{{places}}}
+{HOT}ROOT r = {dot}, {dims}
+}}
+"""
+    better, _ = check(text, LinearAlgebra(), changes=bool(opcode), draws=3)
+    found = [one.opcode for one in better.entry]
+    assert ("dot" in found) != bool(opcode)
+    assert not opcode or opcode in found
+
+
 @pytest.mark.usefixtures("_only_products_take_time")
 @pytest.mark.parametrize("batch", [(2,), (2, 3)])
 def test_batches_of_triangles(batch: tuple[int, ...]) -> None:
