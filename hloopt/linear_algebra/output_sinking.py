@@ -36,6 +36,8 @@ __all__ = ["WhileOutputSinking"]
 
 _STEP: Final = "collected product after a loop"
 _LEAST: Final = 0.98
+_MOST_PRODUCTS: Final = 8
+"""Of products that follow each other how many leave the loop."""
 _MOST: Final = 16
 """Instructions between a product and the array in which it is collected."""
 
@@ -45,7 +47,7 @@ class WhileOutputSinking(Pass):
     """Multiply what a loop collects after it: by what stays the same, all rows at once.
 
     ``ys[i] = dot(h, w)`` in each iteration becomes ``hs[i] = h``, and ``ys = dot(hs, w)`` after the loop,
-    where ``w`` stays the same, nothing else reads the product, and all rows are written: the layer that follows
+    where ``w`` stays the same, nothing else reads the product, and all rows are written: the layers that follow
     a recurrent one.  What is done to the product on its way, element by element with what stays the same (a
     bias, an activation), goes with it.  Each element is the same sum of the same products.
 
@@ -101,7 +103,11 @@ ENTRY main {
         """Inner loops first: what leaves them may leave the outer ones, too."""
         changed = False
         for loop in inner_loops_first(module):
-            changed |= self.sink(loop, log)
+            # What the product after a product was made of is collected instead, and may leave as well.
+            for _ in range(_MOST_PRODUCTS):
+                if not self.sink(loop, log):
+                    break
+                changed = True
         return changed
 
     def sink(self, loop: Instruction, log: PassLog, *, in_chains: bool = False) -> bool:

@@ -28,20 +28,29 @@ __all__ = ["RowProduct", "WhileProductHoisting", "row_products"]
 
 _STEP: Final = "product before a loop"
 _LEAST: Final = 0.98
+_MOST_WAYS: Final = 4
 
 
 @dataclass(frozen=True)
 class RowProduct:
     """A dot in the body of a loop, of a row of an array and a factor that is the same in all iterations.
 
-    side     the operand that is the row
+    side     the operand that is made of the row
     row      which one, of all rows of an array
+    ways     what is done to each element of the row before, the last first
     """
 
     dot: Instruction
     side: int
     row: IterationRow
     iterations: int
+    ways: tuple[Instruction, ...] = ()
+
+    @property
+    def piece(self) -> Instruction:
+        """The dynamic-slice that reads the row."""
+        value = self.ways[-1] if self.ways else self.dot
+        return value.operands[0 if self.ways else self.side].operands[0]
 
     @property
     def factor(self) -> Instruction:
@@ -78,6 +87,10 @@ class RowProduct:
             for side, size in enumerate((sizes.m, sizes.n))
         )
         reading = self.iterations * prices.elementwise(self.dot.array.elements)
+        if self.ways:
+            # What is done to the rows is written, and read by the product.
+            made = self.dot.operands[self.side].array.elements
+            reading += 2 * self.iterations * prices.elementwise(made)
         return before, reading + prices.matrix_product(sizes.batch, rows, columns, sizes.k)
 
 
@@ -107,11 +120,21 @@ def row_products(loop: Instruction) -> list[RowProduct]:
             factor = dot.operands[1 - side]
             if not rows.stays(factor):
                 continue
-            row = rows.of(dot.operands[side])
+            ways = _ways(dot.operands[side])
+            row = rows.of(ways[-1].operands[0] if ways else dot.operands[side])
             if row is not None and row.size == iterations:
-                found.append(RowProduct(dot, side, row, iterations))
+                found.append(RowProduct(dot, side, row, iterations, ways))
                 break
     return found
+
+
+def _ways(value: Instruction) -> tuple[Instruction, ...]:
+    """What is done to each element of a value by itself, such as a conversion, the last first."""
+    found: list[Instruction] = []
+    while value.op.is_elementwise and len(value.operands) == 1 and len(found) < _MOST_WAYS:
+        found.append(value)
+        (value,) = value.operands
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -120,8 +143,8 @@ class WhileProductHoisting(Pass):
 
     ``dot(xs[i], w)`` in each iteration becomes ``d = dot(xs, w)`` before the loop, and ``d[i]``, where the
     iterations read all rows of ``xs``, upwards or downwards, and ``w`` stays the same: the product of a
-    recurrent layer's inputs.  Each element is the same sum of the same products.  No bytes are saved, but the
-    tiles of a matrix unit are full, and there is one launch.
+    recurrent layer's inputs, which may be converted first.  Each element is the same sum of the same products.
+    No bytes are saved, but the tiles of a matrix unit are full, and there is one launch.
 
     max_growth  the product takes at most so many times the bytes of the rest of the state
     target      the device whose rates decide (``hloopt targets``)
@@ -224,7 +247,13 @@ ENTRY main {
 def _hoist(carried: CarriedState, one: RowProduct) -> None:
     """Carry the product of all rows, of which each iteration takes its row."""
     init, dot = carried.init, one.dot
-    given = [init.operands[one.row.element], outside(init, init, one.factor)]
+    rows = init.operands[one.row.element]
+    for way in reversed(one.ways):
+        shape = ArrayShape(way.array.dtype, rows.array.dims)
+        rows = build.make(
+            init, way.opcode, (rows,), way.attributes, shape=shape, metadata=way.metadata
+        )
+    given = [rows, outside(init, init, one.factor)]
     whole = build.make(
         init,
         "dot",
@@ -235,7 +264,7 @@ def _hoist(carried: CarriedState, one: RowProduct) -> None:
     )
     (at,) = carried.add([whole])
     place = one.place
-    index = dot.operands[one.side].operands[0].operands[1 + one.row.dim]
+    index = one.piece.operands[1 + one.row.dim]
     zero = constant_like(dot, index, 0)
     sizes = tuple(1 if dim == place else size for dim, size in enumerate(one.shape.dims))
     row = build.make(

@@ -116,6 +116,30 @@ def test_all_bits_stay(form: dict[str, str], kind: str) -> None:
     assert dots(made, "main") == 1
 
 
+@pytest.mark.parametrize("kind", ["s32", "f32"])
+def test_two_layers_leave_one_after_the_other(kind: str) -> None:
+    """The second product is collected, then what it is made of, which is a product itself."""
+    more = """square = KIND[4,4] dot(w, w), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  none = KIND[] constant(0)
+  least = KIND[2,3] broadcast(none), dimensions={}
+  first = KIND[2,3] dot(h, turn), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  active = KIND[2,3] maximum(least, first)
+  second = KIND[2,4] dot(active, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}""".replace(
+        "KIND", kind
+    )
+    numbers = "{{1,2,3},{4,5,6},{7,8,9}}"
+    source = text(
+        kind,
+        dot=f"{kind}[2,4] dot(h, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+        f"  turn = {kind}[3,3] constant({numbers})",
+        value="\n  ".join(more.split("\n  ")[1:]),
+        written="second",
+    )
+    made, _ = check(source, PASS, draws=3)
+    assert [one.name for one in made.computations["body"] if one.opcode == "dot"] in ([], ["d"])
+    assert dots(made, "main") == 2
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -107,6 +107,25 @@ def test_all_bits_stay(form: dict[str, str], kind: str) -> None:
     assert dots(made, "main") == 1
 
 
+@pytest.mark.parametrize("kind", ["s32", "bf16"])
+def test_rows_that_are_converted_first(kind: str) -> None:
+    """Mixed precision: the rows of f32 are multiplied as bf16; conversions are done before the loop, too."""
+    more = "near = WIDE[2,3] negate(x)\n  low = KIND[2,3] convert(near)"
+    source = text(
+        kind,
+        more=more,
+        dot="KIND[2,4] dot(low, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    )
+    wide = "f32" if kind == "bf16" else "s64"
+    source = source.replace("WIDE", wide).replace(f"{kind}[5,2,3]", f"{wide}[5,2,3]")
+    source = source.replace(f"{kind}[1,2,3]", f"{wide}[1,2,3]").replace(
+        f"x = {kind}[2,3]", f"x = {wide}[2,3]"
+    )
+    made, _ = check(source.replace("KIND", kind), PASS, draws=3)
+    assert dots(made, "body") == 0
+    assert dots(made, "main") == 1
+
+
 def test_batches() -> None:
     """Rows of a batch of matrices: what multiplies them is spread within the loop, or carried as it is."""
     batched = text(
