@@ -18,7 +18,7 @@ from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.run import read_task
 from hloopt.driver.selecting import Selecting, selecting
-from hloopt.driver.whatif import WhatIf
+from hloopt.driver.whatif import WantedPair, WhatIf
 from hloopt.dumps import parse_name, read_dump
 from hloopt.errors import HlooptError, UnsupportedError, UsageError
 from hloopt.findings import Planner, chosen_kinds, find
@@ -45,6 +45,7 @@ __all__ = ["ModulePage", "page", "page_of"]
 _MOST_LOST: Final = 200
 _MOST_SEARCHED: Final = 5_000
 """Instructions of a module up to which changes that would help are tried: hloopt why takes larger ones."""
+_MOST_PAIRS: Final = 64
 _MOST_SOURCES: Final = 400
 _MOST_CODE: Final = 6 << 20
 """Characters of the code of kernels that a page holds; those that cost most come first."""
@@ -58,19 +59,18 @@ class ModulePage:
     parts: Mapping[str, Any]
     what_if: WhatIf
 
-    def ask(self, question: Mapping[str, str]) -> dict[str, Any]:
-        """The plan with a ``producer`` and a ``consumer`` decided as ``what`` says, ``fuse`` or ``part``.
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The plan with ``pairs`` decided, each a ``producer`` and a ``consumer`` and ``what``, fuse or part.
 
-        Raises ``UsageError`` where one of the three is missing, and where these passes decide nothing.
+        Raises ``UsageError`` for what is no such question, and where these passes decide nothing.
         """
-        keys = ("what", "producer", "consumer")
-        what, producer, consumer = (question.get(key, "") for key in keys)
-        if what not in ("fuse", "part") or not (producer and consumer):
-            raise UsageError("a question has 'what', fuse or part, 'producer' and 'consumer'")
+        pairs = question.get("pairs")
+        if not isinstance(pairs, list) or not 0 < len(pairs) <= _MOST_PAIRS:
+            raise UsageError(f"a question has 'pairs', a list of 1 to {_MOST_PAIRS}")
+        wanted = [_wanted(pair) for pair in pairs]
         if not self.what_if.possible:
             raise UsageError("these passes fuse nothing, or a rule or lock file decides already")
-        fuse = what == "fuse"
-        return self.what_if.priced(fuse=fuse, producer=producer, consumer=consumer).to_json()
+        return self.what_if.priced(*wanted).to_json()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -79,6 +79,19 @@ class ModulePage:
     def to_html(self) -> str:
         """One file that needs no network."""
         return page_html(self.overview, self.parts)
+
+
+def _wanted(pair: object) -> WantedPair:
+    """A pair of a question.  Raises ``UsageError`` for what is none."""
+    given = pair if isinstance(pair, dict) else {}
+    keys = ("what", "producer", "consumer", "computation")
+    what, *names = (given.get(key, "") for key in keys)
+    if what not in ("fuse", "part") or not all(isinstance(name, str) for name in names):
+        raise UsageError("a pair has 'what', fuse or part, 'producer' and 'consumer'")
+    producer, consumer, computation = names
+    if not (producer and consumer):
+        raise UsageError("a pair has 'what', fuse or part, 'producer' and 'consumer'")
+    return WantedPair(what == "fuse", producer, consumer, computation)
 
 
 def page(
@@ -121,7 +134,7 @@ def page_of(
     advice = chosen.controls.advice
     assert isinstance(advice, Advice), "there always is one"
     provenance, diffs = Provenance(advice.histories), PassDiffs()
-    done = chosen.run(module, (provenance, diffs), remarks=True)
+    done = chosen.run(module, (provenance, diffs, what_if.watcher), remarks=True)
     what_if.set_before(kernel_costs(module, predictor))
     questions = Questions(module, provenance, predictor.target)
     lost = questions.explanation.lost(_MOST_LOST, runs_of(module))
@@ -202,10 +215,11 @@ def _beside_xla(name: str, ready: Module, predictor: Predictor) -> dict[str, Any
         after = [stage for stage in module.stages if stage.kind == "after"]
         mine = [stage for stage in module.stages if path in {file.path for file in stage.files}]
         if after and mine and mine != after:
-            plan = read_file(*after[0].paths()).module
-            return {
-                "xla": content.beside_xla(compare_kernels(plan, ready, predictor), after[0].label)
-            }
+            plan, label = read_file(*after[0].paths()).module, after[0].label
+            found = compare_kernels(plan, ready, predictor)
+            host = label.startswith("cpu_")
+            elsewhere = "" if host == (predictor.target.kind == "cpu") else "CPU" if host else "GPU"
+            return {"xla": content.beside_xla(found, label, elsewhere)}
     return {}
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from hloopt.dataclass import dataclass
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.history import Histories
 from hloopt.fusion.lock_adviser import LockAdviser
 from hloopt.fusion.lock_file import Decisions, PairRow, head_text, string
-from hloopt.fusion.strategies import has_strategy
+from hloopt.fusion.strategies import begins_fusion, has_strategy
 from hloopt.fusion.user_rules import installed_rules
 from hloopt.ir.build import clone_module
 from hloopt.kernels.costs import kernel_costs
+from hloopt.rewrite import Fix, Pass, Pipeline, Watcher
+from hloopt.rewrite.entries import each_pass
 from hloopt.rewrite.naming import parse_pattern
 
 if TYPE_CHECKING:
@@ -27,34 +30,27 @@ if TYPE_CHECKING:
     from hloopt.ir import Module
     from hloopt.kernels.costs import KernelCost
 
-__all__ = ["PricedPair", "WhatIf"]
+__all__ = ["PricedPairs", "WantedPair", "WhatIf"]
 
-_Pair: TypeAlias = tuple[bool, str, str, str]
-"""Whether to fuse; the computation, the producer and the consumer."""
-
-_WORK: Final = 12_000
-"""Instructions that are planned again for a page, all alternatives together."""
+_WORK: Final = 8_000
+"""Instructions whose fusion is planned again for a page, all alternatives together."""
 _MOST: Final = 24
 
 
 @dataclass(frozen=True)
-class PricedPair:
-    """A pair decided by the user: names as a lock file has them, before anything is fused.
-
-    seconds  of one run of the plan, predicted
-    changed  whether the plan is another one
-    planned  whether all of it was planned again; if not, ``seconds`` is the plan's time and what the
-             cost model said of this pair alone, and ``kernels`` is 0
-    """
+class WantedPair:
+    """A pair decided by the user: names, or patterns, as a lock file has them, before anything is fused."""
 
     fuse: bool
-    computation: str
     producer: str
     consumer: str
-    kernels: int
-    seconds: float
-    changed: bool
-    planned: bool = True
+    computation: str = ""
+
+    @property
+    def row(self) -> PairRow:
+        """The decision.  Raises ``UsageError`` for a malformed pattern."""
+        names = parse_pattern(self.producer), parse_pattern(self.consumer)
+        return PairRow("what if", self.fuse, *names, "", self.computation)
 
     @property
     def lock(self) -> str:
@@ -67,32 +63,67 @@ class PricedPair:
         rows = [f"{key} = {string(value)}" for key, value in keys.items() if value]
         return "\n".join(["", f"[[{'fuse' if self.fuse else 'nofuse'}]]", *rows, ""])
 
+
+@dataclass(frozen=True)
+class PricedPairs:
+    """A plan with these pairs decided by the user.
+
+    seconds  of one run of the plan, predicted
+    changed  whether the plan is another one
+    planned  whether all of it was planned again; if not, ``seconds`` is the plan's time and what the
+             cost model said of this pair alone, and ``kernels`` is 0
+    """
+
+    pairs: tuple[WantedPair, ...]
+    kernels: int
+    seconds: float
+    changed: bool
+    planned: bool = True
+
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return {
-            "fuse": self.fuse,
-            "computation": self.computation,
-            "producer": self.producer,
-            "consumer": self.consumer,
+            "pairs": [
+                {
+                    "fuse": pair.fuse,
+                    "computation": pair.computation,
+                    "producer": pair.producer,
+                    "consumer": pair.consumer,
+                }
+                for pair in self.pairs
+            ],
             "kernels": self.kernels,
             "seconds": self.seconds,
             "made": self.changed,
             "planned": self.planned,
-            "lock": self.lock,
+            "lock": "".join(pair.lock for pair in self.pairs),
         }
 
 
 @dataclass
+class _BeforeFusion(Watcher):
+    """Keeps a copy of the module as it is before the first pass that fuses."""
+
+    module: Module | None = None
+
+    def before(self, number: int, instance: Pass, module: Module) -> None:
+        if self.module is None and begins_fusion(instance):
+            self.module = clone_module(module)
+
+
 class WhatIf:
     """A module as it was given, and the passes that plan it.
 
-    ``given`` is a copy that no pass has changed.
+    ``given`` is a copy that no pass has changed, ``watcher`` has to watch the passes as they run over the
+    module: what they do before anything is fused is then not done again for each plan.
     """
 
-    given: Module
-    chosen: Chosen
-    predictor: Predictor
-    _before: tuple[int, float] | None = None
+    def __init__(self, given: Module, chosen: Chosen, predictor: Predictor) -> None:
+        self.given = given
+        self.chosen = chosen
+        self.predictor = predictor
+        self.watcher = _BeforeFusion()
+        self._before: tuple[int, float] | None = None
 
     @property
     def possible(self) -> bool:
@@ -110,27 +141,36 @@ class WhatIf:
         """Take the kernels of the plan from where it has been made already."""
         self._before = len(costs), sum(row.seconds for row in costs)
 
-    def priced(
-        self, *, fuse: bool, producer: str, consumer: str, computation: str = ""
-    ) -> PricedPair:
-        """The plan with the pair fused, or kept apart; names may be patterns.
+    def priced(self, *pairs: WantedPair) -> PricedPairs:
+        """The plan with all of these decided so.
 
         Raises ``UsageError`` for a malformed pattern.
         """
-        row = PairRow(
-            "what if", fuse, parse_pattern(producer), parse_pattern(consumer), "", computation
-        )
-        found = self._plan((row,))
-        return PricedPair(fuse, computation, producer, consumer, *found, found != self.before)
+        found = self._plan(tuple(pair.row for pair in pairs))
+        return PricedPairs(pairs, *found, found != self.before)
 
     def _plan(self, pairs: tuple[PairRow, ...]) -> tuple[int, float]:
-        module = clone_module(self.given)
+        start, pipeline = self._rest
+        module = clone_module(start)
         histories = Histories()
         advisers = (LockAdviser(Decisions("what if", pairs=pairs), histories),) if pairs else ()
         advice = Advice((*advisers, *installed_rules()), histories)
-        self.chosen.pipeline.run(module, controls=replace(self.chosen.controls, advice=advice))
+        pipeline.run(module, controls=replace(self.chosen.controls, advice=advice))
         rows = kernel_costs(module, self.predictor)
         return len(rows), sum(row.seconds for row in rows)
+
+    @cached_property
+    def _rest(self) -> tuple[Module, Pipeline]:
+        """Where each plan starts, and the passes from there on; all of them where runs are counted."""
+        entries, controls = self.chosen.pipeline.entries, self.chosen.controls
+        first = next(
+            (at for at, entry in enumerate(entries) if any(map(begins_fusion, each_pass((entry,))))),
+            0,
+        )
+        kept, counted = self.watcher.module, controls.fuel or controls.stop_after is not None
+        if kept is None or counted or isinstance(entries[first], Fix):
+            return self.given, self.chosen.pipeline
+        return kept, Pipeline(entries[first:])
 
     def rows(
         self, lost: Iterable[Lost], provenance: Provenance, runs: Mapping[str, int]
@@ -143,26 +183,24 @@ class WhatIf:
         wanted = {**dict(_refused(lost, provenance)), **dict(_joined(provenance, runs))}
         count = min(_MOST, _WORK // max(self.given.instruction_count(), 1))
         shown = [*wanted.items()][:_MOST]
-        found = [
-            self.priced(fuse=fuse, producer=producer, consumer=consumer, computation=home)
-            for (fuse, home, producer, consumer), _ in shown[:count]
+        before = self.before[1]
+        found = [self.priced(pair) for pair, _ in shown[:count]]
+        found += [
+            PricedPairs((pair,), 0, before + change, True, planned=False)
+            for pair, change in shown[count:]
         ]
         found.sort(key=lambda row: (not row.changed, row.seconds))
-        before = self.before[1]
-        alone = [
-            PricedPair(fuse, home, producer, consumer, 0, before + change, True, planned=False)
-            for (fuse, home, producer, consumer), change in shown[count:]
-        ]
-        found += sorted(alone, key=lambda row: row.seconds)
         return {
             "rows": [row.to_json() for row in found],
-            "seconds": before if found else None,
+            "seconds": before,
             "left": len(wanted) - len(found),
             "head": head_text({}),
         }
 
 
-def _refused(lost: Iterable[Lost], provenance: Provenance) -> Iterator[tuple[_Pair, float]]:
+def _refused(
+    lost: Iterable[Lost], provenance: Provenance
+) -> Iterator[tuple[WantedPair, float]]:
     """Pairs that could be fused, and by how many seconds that changes the plan."""
     refusals = {
         (refusal.computation, plan.run, refusal.producer, refusal.consumer): refusal
@@ -177,7 +215,7 @@ def _refused(lost: Iterable[Lost], provenance: Provenance) -> Iterator[tuple[_Pa
                 yield pair, -row.lost_us * 1e-6
 
 
-def _joined(provenance: Provenance, runs: Mapping[str, int]) -> Iterator[tuple[_Pair, float]]:
+def _joined(provenance: Provenance, runs: Mapping[str, int]) -> Iterator[tuple[WantedPair, float]]:
     """Pairs that could be parted, and by how many seconds that changes the plan."""
     steps = [
         (step.comparison.gain_us * runs.get(step.computation, 1), step)
@@ -192,7 +230,7 @@ def _joined(provenance: Provenance, runs: Mapping[str, int]) -> Iterator[tuple[_
 
 def _named(
     fuse: bool, event: FusionStep | Refusal, consumers: Collection[str], provenance: Provenance
-) -> Iterator[_Pair]:
+) -> Iterator[WantedPair]:
     """A result of the producer and a reader of it in the consumer, by which a lock file means the pair."""
     home = event.computation
     for name in reversed([*event.producers.members]):
@@ -200,5 +238,5 @@ def _named(
         # A constant is in every kernel that reads it: no lock file decides about one.
         for user in () if node is None or node.opcode == "constant" else node.users:
             if user in consumers:
-                yield fuse, home, name, user
+                yield WantedPair(fuse, name, user, home)
                 return

@@ -64,11 +64,12 @@ function rooflineChart(rows, target, open) {
   for (let at = Math.ceil(Math.log10(bottom) / 3) * 3; 10 ** at <= top; at += 3)
     marks.push(line(EDGE, y(10 ** at), WIDE - 8, y(10 ** at)), label(EDGE - 6, y(10 ** at) + 4, countText(10 ** at), "end"));
   const most = Math.max(...rows.map((row) => row.seconds));
-  const lines = roofs.flatMap(([name, flops], at) => {
+  let below = -Infinity;  // labels are above their roofs, lower where that is taken
+  const lines = roofs.flatMap(([name, flops]) => {
     const knee = flops / width;
-    const high_of = (place) => y(roofs[place][1]), crowded = at > 0 && high_of(at) - high_of(at - 1) < 30;
+    below = Math.max(y(flops) - 5, below + 15);
     return [s("path", { d: `M${x(Math.max(low, Math.min(knee, high)))} ${y(flops)}H${WIDE - 8}`, class: "roof" }),
-      label(WIDE - 12, y(flops) + (crowded ? 14 : -5), `${name}: ${countText(flops)}flop/s`, "end")];
+      label(WIDE - 12, below, `${name}: ${countText(flops)}flop/s`, "end")];
   });
   const knee = Math.min(roofs[0][1] / width, high);
   const slope = s("path", { d: `M${x(low)} ${y(width * low)}L${x(knee)} ${y(width * knee)}`, class: "roof" });

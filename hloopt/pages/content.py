@@ -14,6 +14,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.ir.instruction import brief
 from hloopt.kernels.costs import KernelCost
 from hloopt.pages.unfolding import Unfolding
+from hloopt.report.fusion_diff import computes
 from hloopt.report.kernels import kernel_text, launch_text
 from hloopt.report.picture import draw, kind_of, short_text
 from hloopt.rewrite.naming import op_name_of
@@ -21,6 +22,7 @@ from hloopt.rewrite.naming import op_name_of
 if TYPE_CHECKING:
     from hloopt.fusion.explained import Lost
     from hloopt.fusion.history import FusionPlan
+    from hloopt.fusion.matching import KernelGroup
     from hloopt.kernels.selection import Choice
     from hloopt.report.fusion_diff import FusionDifference
 
@@ -38,6 +40,8 @@ __all__ = [
 _MOST_DECISIONS: Final = 4_000
 _MOST_MOMENTS: Final = 2_000
 _MOST_ALIVE: Final = 60
+_MOST_TEXT: Final = 3 << 20
+"""Characters of the HLO of XLA's kernels that a page holds: those whose time differs most."""
 
 
 class PageNumbers:
@@ -228,28 +232,34 @@ def memory(module: Module, numbers: PageNumbers, *, gpu: bool) -> dict[str, Any]
     }
 
 
-def beside_xla(found: FusionDifference, stage: str) -> dict[str, Any]:
-    """XLA's plan (``before``) beside ours, by groups of kernels that compute the same; seconds of all runs."""
-    costs = [{row.instruction: row.seconds for row in rows} for rows in (found.before, found.after)]
+def beside_xla(found: FusionDifference, stage: str, elsewhere: str) -> dict[str, Any]:
+    """XLA's plan (``before``) beside ours, by groups of kernels that compute the same; seconds of all runs.
 
-    def named(side: int, kernels: Iterable[Instruction]) -> list[dict[str, Any]]:
-        return [
-            {"name": one.name, "key": f"{one.home.name}/{one.name}", "seconds": costs[side][one]}
-            for one in kernels
-        ]
+    ``elsewhere`` is the kind of device that XLA planned for, where prices are those of another.
+    """
+    costs = [{row.instruction: row for row in rows} for rows in (found.before, found.after)]
 
-    groups = [
-        {
+    def seconds(side: int, kernels: Iterable[Instruction]) -> float:
+        return sum(costs[side][one].seconds for one in kernels)
+
+    def changed(group: KernelGroup) -> float:
+        return seconds(1, group.after) - seconds(0, group.before)
+
+    left = _MOST_TEXT
+    groups = list[dict[str, Any]]()
+    for group in sorted(found.groups, key=lambda group: -abs(changed(group))):
+        theirs = [_kernel_of_xla(costs[0][one], left > 0) for one in group.before]
+        left -= sum(len(one["text"]) for one in theirs)
+        ours = [{"key": f"{one.home.name}/{one.name}"} for one in group.after]
+        groups.append({
             "status": group.status,
-            "before": named(0, group.before),
-            "after": named(1, group.after),
-            "change": sum(costs[1][one] for one in group.after)
-            - sum(costs[0][one] for one in group.before),
-        }
-        for group in found.groups
-    ]
+            "before": theirs,
+            "after": ours,
+            "seconds": [seconds(0, group.before), seconds(1, group.after)],
+        })  # fmt: skip
     return {
         "stage": stage,
+        "elsewhere": elsewhere,
         "totals": {
             side: {
                 "seconds": sums.seconds or 0.0,
@@ -258,7 +268,21 @@ def beside_xla(found: FusionDifference, stage: str) -> dict[str, Any]:
             }
             for side, sums in zip(("before", "after"), found.totals, strict=True)
         },
-        "groups": sorted(groups, key=lambda group: -abs(group["change"])),
+        "groups": groups,
+    }
+
+
+def _kernel_of_xla(row: KernelCost, with_text: bool) -> dict[str, Any]:
+    one = row.instruction
+    body = one.calls if one.opcode == "fusion" else ()
+    lines = [short_text(one), *(f"  {short_text(inner)}" for inner in body)]
+    return {
+        "name": one.name,
+        "computes": computes(one),
+        "lines": list(row.lines[:8]),
+        "launches": row.launches_text,
+        "seconds": row.seconds,
+        "text": "\n".join(lines) if with_text else "",
     }
 
 

@@ -49,6 +49,9 @@ function timeText(seconds) {
 }
 const shareText = (value) => (value >= 0.0005 ? `${(100 * value).toFixed(1)} %` : value > 0 ? "<0.1 %" : "");
 const plural = (count, word, words = `${word}s`) => `${count.toLocaleString("en")} ${count === 1 ? word : words}`;
+const changeText = (seconds) => (seconds > 0 ? "+" : "") + timeText(seconds);
+// A long name breaks after its parts.
+const parted = (text) => String(text).split(/(?<=[_/,-])(?=[^_/,-])|(?<=\.)(?=[A-Za-z])/).flatMap((one, at) => (at ? [h("wbr"), one] : [one]));
 const shortLine = (line) => line.split("/").slice(-2).join("/");
 
 const loaded = new Map();
@@ -78,6 +81,9 @@ async function instructions() {
   found.users = found.names.map(() => []);
   found.operands.forEach((operands, user) => new Set(operands).forEach((one) => found.users[one].push(user)));
   found.places = new Map(found.names.map((name, number) => [`${found.homes[number]}/${name}`, number]));
+  const bodies = new Set(Object.values(found.calls));
+  found.inside = new Map();
+  found.homes.forEach((home, number) => { if (bodies.has(home) && !found.inside.has(found.names[number])) found.inside.set(found.names[number], number); });
   found.key = (number) => `${found.homes[number]}/${found.names[number]}`;
   program = found;
   return program;
@@ -87,9 +93,9 @@ const hashOf = (section, key) => `#${section}${key === undefined ? "" : `/${enco
 function linkTo(number, text) {
   const key = program.key(number);
   return h("a", { href: hashOf("i", key), title: program.texts[number].slice(0, 600), class: "name" },
-    text ?? program.names[number]);
+    parted(text ?? program.names[number]));
 }
-const lineLink = (line) => (line ? h("a", { href: hashOf("source", line), title: line }, shortLine(line)) : "");
+const lineLink = (line) => (line ? h("a", { href: hashOf("source", line), title: line }, parted(shortLine(line))) : "");
 const bar = (share) => h("span", { class: "bar" }, h("i", { style: { width: `${Math.min(100, 100 * share)}%` } }));
 const note = (...said) => h("p", { class: "soft" }, said);
 function code(text, name = "") {
@@ -102,7 +108,7 @@ function code(text, name = "") {
 
 const FIRST = 60, MORE = 200;
 // A table whose rows are made while they are scrolled to. A column has head, text or cell, and kind:
-// "num" stands right, "opt" is left out where there is little room, "wide" may break.
+// "num" is right-aligned, "opt" and "opt2" are left out where there is little room, "wide" may break.
 function table(columns, rows, { open, empty = "nothing", filter = false } = {}) {
   if (!rows.length) return note(empty);
   let shown = rows, sorted = null, at = 0;
@@ -111,7 +117,7 @@ function table(columns, rows, { open, empty = "nothing", filter = false } = {}) 
   function more(count) {
     for (const row of shown.slice(at, at + count)) {
       const cells = columns.map((column) =>
-        h("td", { class: kindOf(column) }, column.cell ? column.cell(row) : column.text(row)));
+        h("td", { class: kindOf(column) }, column.cell ? column.cell(row) : kindOf(column).includes("wide") ? parted(column.text(row)) : column.text(row)));
       const act = open && ((event) => { if (!event.target.closest("a,button")) open(row); });
       body.append(h("tr", { tabindex: open ? 0 : undefined, ...(act ? { onclick: act } : {}) }, cells));
     }

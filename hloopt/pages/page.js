@@ -66,7 +66,12 @@ async function panelOf(number) {
   else if (row && hasPart("code")) part("code").then((texts) => { if (texts.kernels[number]) source.append(h("h4", {}, overview.language), code(texts.kernels[number], overview.language)); else if (texts.why) source.append(note(texts.why)); });
   blocks.push(source);
   if (hasPart("decisions")) blocks.push(await decisionsOf(home, name));
-  panel.replaceChildren(h("header", {}, h("h3", {}, name), h("button", { "aria-label": "close", onclick: () => closePanel(true) }, "×")), ...blocks);
+  if (hasPart("whatif")) blocks.push(await whatifOf(number));
+  openPanel(name, blocks);
+}
+
+function openPanel(title, blocks) {
+  fill(panel, h("header", {}, h("h3", {}, title), h("button", { "aria-label": "close", onclick: () => closePanel(true) }, "×")), blocks);
   panel.hidden = false;
   panel.scrollTop = 0;
   document.body.classList.add("beside");

@@ -64,8 +64,13 @@ def _script() -> str:
 
 
 def _colours() -> str:
-    """The colours of boxes; on a dark page those without letters of their own are a third darker."""
+    """The colours of boxes; on a dark page fills are mixed with its background, below light letters."""
     return "".join(
-        f".hlo-{kind} rect {{ fill: {fill}; stroke: {stroke}; }} .hlo-{kind} text {{ fill: {letters}; }}\n"
+        f".hlo-{kind} rect {{ fill: {_on_dark(fill)}; stroke: {stroke}; }} "
+        f".hlo-{kind} text {{ fill: light-dark({letters}, var(--ink)); }}\n"
         for kind, (fill, stroke, letters) in COLOURS.items()
     )
+
+
+def _on_dark(fill: str) -> str:
+    return fill if fill == "none" else f"light-dark({fill}, color-mix(in oklab, {fill} 28%, #14171b))"

@@ -34,8 +34,8 @@ async function overviewSection() {
   const rows = await part("kernels");
   await instructions();
   const shares = Object.entries(bounds).filter(([, spent]) => spent > 0);
-  const spent = h("div", { class: "split", role: "img", "aria-label": shares.map(([bound, one]) => `${shareText(one / seconds)} ${bound}`).join(", ") },
-    shares.map(([bound, one]) => h("span", { class: bound, style: { flexGrow: (100 * one) / seconds } }, one / seconds > 0.12 ? `${bound} ${shareText(one / seconds)}` : "")));
+  const spent = [h("div", { class: "split", "aria-hidden": "true" }, shares.map(([bound, one]) => h("span", { class: bound, style: { flexGrow: (100 * one) / seconds } }))),
+    h("p", { class: "key" }, shares.map(([bound, one]) => h("span", {}, h("i", { class: bound }), `${bound} ${shareText(one / seconds)}`)))];
   return h("div", {},
     h("div", { class: "figures" },
       figure(timeText(seconds), `predicted on ${overview.target.title}`, gain(given.seconds, seconds)),
@@ -76,7 +76,7 @@ async function sourceSection(wanted) {
   }
   const spentIn = (lines) => lines.reduce((sum, row) => sum + row.seconds, 0);
   const ordered = [...files].sort((a, b) => spentIn(b[1]) - spentIn(a[1]));
-  return h("div", {}, note("A kernel's time counts for the first of the lines that it computes something of."),
+  return h("div", {}, note("The whole time of a kernel is charged to the first of the lines that it computes."),
     ordered.map(([file, lines], number) => {
       const isOpen = number < 3 || lines.some((row) => row.line === wanted);
       const list = () => table([
@@ -106,9 +106,11 @@ async function kernelsSection() {
 }
 
 const microText = (value) => (value === null ? "" : timeText(value * 1e-6));
+// What had this name before fusion is within a kernel now.
+const placeOf = (computation, name) => program.places.get(`${computation}/${name}`) ?? program.inside.get(name);
 const named = (computation, name) => {
-  const number = program.places.get(`${computation}/${name}`);
-  return number === undefined ? name : linkTo(number);
+  const number = placeOf(computation, name);
+  return number === undefined ? parted(name) : linkTo(number, name);
 };
 
 async function decisionsSection() {
@@ -122,10 +124,10 @@ async function decisionsSection() {
     { head: "producer", kind: "wide", cell: (row) => named(row.computation, row.producer), sort: (row) => row.producer, find: (row) => row.producer },
     { head: "consumer", kind: "wide", cell: (row) => [named(row.computation, row.consumer), row.others ? ` and ${row.others} more` : ""], sort: (row) => row.consumer, find: (row) => row.consumer },
   ];
-  return h("div", {}, h("h3", {}, "Kept apart, although one kernel would be faster by the model"),
+  return h("div", {}, h("h3", {}, "Kept apart, although by the model one kernel would be faster"),
     table([...pair,
       { head: "why", kind: "wide why", cell: (row) => [h("code", {}, row.code), ` ${row.reason}`], find: (row) => `${row.code} ${row.reason}` },
-      { head: "what lets them through", kind: "opt wide", text: (row) => row.options.join(" or ") || (row.advisable ? "a rule or a lock file" : "nothing") },
+      { head: "what would allow it", kind: "opt wide", text: (row) => row.options.join(" or ") || (row.advisable ? "a rule or a lock file" : "nothing") },
       ...prices, { head: "lost", kind: "num", text: (row) => microText(row.lost), sort: (row) => row.lost },
     ], found.refused, { filter: true, empty: "No refusal costs time by the model." }),
     h("h3", {}, "Fused, in order"),
@@ -180,5 +182,5 @@ async function memorySection() {
 async function rooflineSection() {
   const rows = await part("kernels");
   await instructions();
-  return h("div", {}, note("Where a kernel is below the roof, by its predicted time: right of the knee products belong, left of it what moves bytes. The area of a circle is the kernel's time."), rooflineChart(rows, overview.target, inspect));
+  return h("div", {}, note("Each circle is a kernel, placed by its flops per byte and by the rate of its predicted time; its area is the time of all its launches. Kernels to the left of the knee can be no faster than the memory, those to the right of it no faster than the arithmetic units."), rooflineChart(rows, overview.target, inspect));
 }

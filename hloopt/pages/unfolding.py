@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeGuard, TypeVar
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
@@ -24,6 +24,8 @@ MOST: Final = 60
 """Boxes of a view, without those outside of it that it reads from."""
 _RUN: Final = MOST // 2
 """Instructions, or groups, of one group that a view shows side by side: more of them are folded by runs."""
+_BARE: Final = 8
+"""So few boxes that the largest group is unfolded as well, though in runs."""
 _MOST_OUTSIDE: Final = 24
 _PARAMETERS: Final = ("parameters",)
 _FEW: Final = 8
@@ -275,11 +277,21 @@ def _shown(group: _Group) -> list[_Item]:
             for one in items
             if isinstance(one, _Group) and not one.stays_folded and _unfolds(one, room)
         ]
-        if not fitting:
+        bare = items if len(items) < _BARE else []
+        whole = [one for one in bare if _has_groups(one) and len(_parts(one)) <= room]
+        if fitting:
+            next_one = min(fitting, key=lambda one: one.size)
+        elif whole:
+            # Nearly all is in one group, such as the program's own: a view of that alone says nothing.
+            next_one = max(whole, key=lambda one: one.size)
+        else:
             return items
-        least = min(fitting, key=lambda one: one.size)
-        at = items.index(least)
-        items[at : at + 1] = _parts(least)
+        at = items.index(next_one)
+        items[at : at + 1] = _parts(next_one)
+
+
+def _has_groups(item: _Item) -> TypeGuard[_Group]:
+    return isinstance(item, _Group) and not item.stays_folded and bool(item.groups)
 
 
 def _unfolds(group: _Group, room: int) -> bool:

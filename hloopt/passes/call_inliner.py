@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from hloopt.dataclass import dataclass
@@ -10,7 +11,8 @@ from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.signatures import own_fusion_bodies
 from hloopt.ir.walk import callees_first, open_computations
 from hloopt.rewrite import Pass, PassLog, same_layout
-from hloopt.types import ArrayShape, FrontendAttributes, Shape
+from hloopt.rewrite.naming import op_name_of
+from hloopt.types import ArrayShape, FrontendAttributes, Metadata, Shape
 
 __all__ = ["CallInliner", "inline_call", "inlining_obstacle"]
 
@@ -176,8 +178,7 @@ def inline_call(call: Instruction, module: Module) -> None:
     else:
         copies = _copied(call, callee, mapped)
         result = mapped[callee.root]
-    for copy in copies:
-        copy.metadata = copy.metadata or call.metadata
+    _name_by_call(call, copies)
     _hand_on_sharding(call, callee, result)
     _relay_control_edges(call, copies)
     edit.replace_uses(call, _with_layout(call, result, call.shape))
@@ -185,6 +186,18 @@ def inline_call(call: Instruction, module: Module) -> None:
     if not callee.callers and callee is not module.entry:
         edit.remove_computation(callee)
     own_fusion_bodies(copies)
+
+
+def _name_by_call(call: Instruction, copies: Iterable[Instruction]) -> None:
+    """What was inlined is named as a part of the call; what has no metadata takes the call's."""
+    name = op_name_of(call)
+    named: dict[Metadata, Metadata] = {}
+    for copy in copies:
+        mine = copy.metadata
+        if mine is None:
+            copy.metadata = call.metadata
+        elif name:
+            copy.metadata = named.get(mine) or named.setdefault(mine, mine.within(name))
 
 
 def _is_sole_use(call: Instruction, callee: Computation, module: Module) -> bool:

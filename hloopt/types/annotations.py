@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from hloopt.dataclass import dataclass
 from hloopt.types.strings import quote, unquote
@@ -95,6 +95,10 @@ class FrontendAttributes:
 _NO_FRONTEND = FrontendAttributes()
 
 
+LONGEST_OP_NAME: Final = 1_000
+"""Characters of a name that inlining may make, so that nested calls do not make ever longer ones."""
+
+
 class Metadata:
     """``metadata={op_name="..." stack_frame_id=3}``: its text, and its fields or what decodes them on demand.
 
@@ -121,6 +125,30 @@ class Metadata:
                 value = f"{{{','.join(map(str, value))}}}"
             parts.append(f"{name}={value}")
         return cls(f"{{{' '.join(parts)}}}", fields)
+
+    def within(self, op_name: str) -> Metadata:
+        """The metadata of what is inlined in place of a call of this ``op_name``, which precedes its own.
+
+        As XLA's inliner names it: JAX names the ops of a jitted helper relative to the helper.  Older
+        versions name them from the program's root on, so that they already begin with the call's name.
+        A name that would be longer than ``LONGEST_OP_NAME`` stays.
+        """
+        start = '{op_name="'
+        mine = self.text[len(start) :] if self.text.startswith(start) else None
+        prefix = quote(op_name)[1:-1]
+        if mine is not None and callable(self._fields):  # not decoded yet: few of them ever are
+            if mine.startswith(prefix) or len(prefix) + len(mine) > LONGEST_OP_NAME:
+                return self
+            found = Metadata(f"{start}{prefix}/{mine}", self._fields)
+        else:
+            name = str(self.fields.get("op_name", ""))
+            if name.startswith(op_name) or len(op_name) + len(name) > LONGEST_OP_NAME:
+                return self
+            whole = f"{op_name}/{name}" if name else op_name
+            found = Metadata.of({"op_name": whole} | {**self.fields, "op_name": whole})
+        if self.own is not self:
+            found.own = self.own.within(op_name)
+        return found
 
     @property
     def fields(self) -> Mapping[str, Any]:

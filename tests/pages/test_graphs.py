@@ -133,6 +133,20 @@ def test_large_computations_unfold_by_namespace(count: int, group: int) -> None:
     assert all(view.above in keys for view in found[1:])
 
 
+def test_one_namespace_around_all_is_opened() -> None:
+    """A first view is not the box of the whole program: what is in it is shown, though in runs."""
+    rows = "".join(
+        f'  y{number} = f32[4] sine({f"y{number - 1}" if number else "x"}), '
+        f'metadata={{op_name="jit(step)/{"layer/" if number % 3 == 0 else ""}sin"}}\n'
+        for number in range(200)
+    )
+    text = f"HloModule m\n\nENTRY e {{\n  x = f32[4] parameter(0)\n{rows}  ROOT r = f32[4] negate(y199)\n}}\n"
+    first = views(text)[0]
+    assert "e/jit(step)/layer" in first.opens
+    assert len(first.opens) == 6  # the layer, and the 133 ops of the step itself in runs of 30
+    assert max(len(view.members) + len(view.opens) for view in views(text)) <= MOST
+
+
 def test_svg_holds_what_names_say_as_text() -> None:
     """Names of the module are never markup."""
     evil = chain(100, 10)

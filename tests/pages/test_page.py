@@ -150,7 +150,7 @@ def test_alternatives_are_what_their_lock_files_give(made: Any, tmp_path: Path) 
     found = made.parts["whatif"]
     file, lock = tmp_path / "m.hlo", tmp_path / "mine.toml"
     file.write_text(PROGRAM)
-    assert {row["fuse"] for row in found["rows"]} == {False}
+    assert {pair["fuse"] for row in found["rows"] for pair in row["pairs"]} == {False}
     assert any(row["made"] for row in found["rows"])
     for row in found["rows"]:
         lock.write_text(found["head"] + row["lock"])

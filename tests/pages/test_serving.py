@@ -77,22 +77,28 @@ def test_any_pair_is_priced(served: tuple[PageServer, Path]) -> None:
     server, _ = served
     token = {"X-Token": server.token}
     place = f"/{server.token}/whatif"
-    question = {"what": "part", "producer": "s", "consumer": "r"}
-    status, text = asked(server, place, json.dumps(question), **token)
+    pair = {"what": "part", "producer": "s", "consumer": "r"}
+    status, text = asked(server, place, json.dumps({"pairs": [pair]}), **token)
     row: dict[str, Any] = json.loads(text)
-    assert (status, row["fuse"], row["made"]) == (200, False, True)
+    assert (status, row["pairs"][0]["fuse"], row["made"]) == (200, False, True)
     assert row["seconds"] > server.page.parts["whatif"]["seconds"]
     assert '[[nofuse]]\nproducer = "s"' in row["lock"]
-    wrong = json.dumps({"what": "part", "producer": "/(/", "consumer": "r"})
+    more = {"what": "part", "producer": "c", "consumer": "r"}
+    both = json.loads(asked(server, place, json.dumps({"pairs": [pair, more]}), **token)[1])
+    assert both["kernels"] == row["kernels"] + 1
+    assert both["lock"].count("[[nofuse]]") == 2
+    wrong = json.dumps({"pairs": [{**pair, "producer": "/(/"}]})
     assert (
         "is not a regular expression"
         in json.loads(asked(server, place, wrong, **token)[1])["error"]
     )
-    missing = asked(server, place, json.dumps({"what": "fuse"}), **token)
-    assert (
-        json.loads(missing[1])["error"]
-        == "a question has 'what', fuse or part, 'producer' and 'consumer'"
-    )
+    none = "a pair has 'what', fuse or part, 'producer' and 'consumer'"
+    for bad in ({"what": "fuse"}, {**pair, "what": "join"}, {**pair, "computation": 3}, "s", None):
+        text = asked(server, place, json.dumps({"pairs": [bad]}), **token)[1]
+        assert json.loads(text)["error"] == none
+    for question in ({}, {"pairs": []}, {"pairs": [pair] * 65}, {"pairs": "s"}):
+        text = asked(server, place, json.dumps(question), **token)[1]
+        assert json.loads(text)["error"] == "a question has 'pairs', a list of 1 to 64"
     assert asked(server, place, "[]", **token)[0] == 400
     assert asked(server, place, "[" * 60_000, **token)[0] == 400
     assert asked(server, place, "{", **token)[0] == 400

@@ -12,6 +12,7 @@ from hloopt.ir.build import clone_module
 from hloopt.passes import call_inliner
 from hloopt.passes.call_inliner import CallInliner
 from hloopt.rewrite import PassLog
+from hloopt.rewrite.naming import op_name_of
 from tests.helpers.growing import SHAPES
 from tests.passes import proof
 from tests.properties.random_modules import module_text
@@ -176,3 +177,49 @@ def test_many_calls_of_a_large_computation_are_inlined() -> None:
     assert log.hits["inline a call"] == 90
     assert not log.notes
     assert module.instruction_count() == 90 * 301 + 2
+
+
+NAMED = """HloModule m
+helper { a = f32[4] parameter(0)
+  b = f32[4] sine(a), metadata={op_name="sin" source_file="h.py" source_line=3}
+  c = f32[4] cosine(b), metadata={op_name="jit(step)/jvp(jit(helper))/cos"}
+  d = f32[4] exponential(c), metadata={source_file="h.py" source_line=5}
+  ROOT e = f32[4] negate(d) }
+ENTRY e { a = f32[4] parameter(0)
+  p = f32[4] call(a), to_apply=helper, metadata={op_name="jit(step)/jvp(jit(helper))" source_file="s.py" source_line=9}
+  ROOT q = f32[4] call(p), to_apply=helper, metadata={source_file="s.py" source_line=10} }
+"""
+
+
+def test_ops_of_a_helper_are_named_by_the_call() -> None:
+    """As XLA's inliner does it: its name comes before theirs, once; their lines stay, and a call has to have one."""
+    module = hloopt.parse(NAMED)
+    CallInliner().run(module, PassLog())
+    first, second = [one for one in module.entry if one.opcode == "sine"]
+    assert str(first.metadata) == (
+        '{op_name="jit(step)/jvp(jit(helper))/sin" source_file="h.py" source_line=3}'
+    )
+    assert str(second.metadata) == '{op_name="sin" source_file="h.py" source_line=3}'
+    named = {one.opcode: op_name_of(one) for one in [*module.entry][:5]}
+    assert named["cosine"] == "jit(step)/jvp(jit(helper))/cos"
+    assert named["exponential"] == named["negate"] == "jit(step)/jvp(jit(helper))"
+    lines = [module.user_line(one.metadata) for one in module.entry if one.opcode == "exponential"]
+    assert lines == ["h.py:5", "h.py:5"]
+
+
+def test_names_do_not_grow_without_end() -> None:
+    """However deep the calls are nested: a name of a thousand characters stays."""
+    rows = "".join(
+        f'h{n + 1} {{ a = f32[] parameter(0) ROOT b = f32[] call(a), to_apply=h{n}, metadata={{op_name="n{n}"}} }}\n'
+        for n in range(2_000)
+    )
+    text = (
+        'HloModule m\nh0 { a = f32[] parameter(0) ROOT b = f32[] sine(a), metadata={op_name="sin"} }\n'
+        + rows
+        + "ENTRY e { a = f32[] parameter(0) ROOT b = f32[] call(a), to_apply=h2000 }"
+    )
+    module = hloopt.parse(text)
+    CallInliner().run(module, PassLog())
+    (name,) = [op_name_of(one) for one in module.entry if one.opcode == "sine"]
+    assert name.endswith("/n1/n0/sin")
+    assert 900 < len(name) <= 1_001
