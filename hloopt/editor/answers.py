@@ -12,7 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.driver.explaining import ModuleExplained, explain
 from hloopt.editor.document import Named
 from hloopt.ir import Computation, Instruction, Module
-from hloopt.kernels.costs import KernelCost, kernel_costs
+from hloopt.kernels.costs import KernelPrices
 from hloopt.report.console import capturing
 from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.spelling import first_of
@@ -48,13 +48,13 @@ class DocumentAnswers:
         self.predictor = predictor
 
     @cached_property
-    def costs(self) -> dict[Instruction, KernelCost]:
-        """The kernels of the module as it stands."""
-        return {row.instruction: row for row in kernel_costs(self.module, self.predictor)}
+    def prices(self) -> KernelPrices:
+        """Of the kernels of the module as it stands."""
+        return KernelPrices(self.module, self.predictor)
 
     def time(self, instruction: Instruction) -> str:
         """``1.2 us``, ``30 x 1.2 us`` in a loop; empty where no kernel starts."""
-        row = self.costs.get(instruction)
+        row = self.prices.of(instruction)
         if row is None or row.prediction is None:
             return ""
         time = seconds(row.prediction.seconds)
@@ -81,7 +81,7 @@ class DocumentAnswers:
         size = byte_size(named.shape.byte_size)
         parts = len(named.elements) if isinstance(named.shape, TupleShape) else 0
         yield f"{_code(str(named.shape))}, {size}" + (f" in {parts} elements" if parts else "")
-        row = self.costs.get(named)
+        row = self.prices.of(named)
         if row is not None and row.prediction is not None:
             cost, target = row.cost, self.predictor.target.name
             yield (

@@ -211,12 +211,12 @@ def _add_prices(server: HloServer) -> None:
         return [
             lsp.InlayHint(
                 position=server.named(text, one.offset, one.name).end,
-                label=text.answers.time(one),
+                label=label,
                 tooltip=about,
                 padding_left=True,
             )
-            for one in text.answers.costs
-            if first <= one.offset <= last
+            for one in text.answers.module.instructions()
+            if first <= one.offset <= last and (label := text.answers.time(one))
         ]
 
 

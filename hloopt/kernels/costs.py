@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 from hloopt.analysis.backend_config import custom_name
@@ -23,6 +24,7 @@ from hloopt.rewrite.source_lines import MOST_LINES, kernel_lines
 __all__ = [
     "KernelCost",
     "KernelCosts",
+    "KernelPrices",
     "Totals",
     "costs_by_place",
     "kernel_costs",
@@ -119,28 +121,67 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
 
     found = executions(module, weight)
     sites = _call_sites(module, found)
-
-    def row(entry: Instruction, here: Execution) -> KernelCost:
-        steps = _steps(entry)
-        return KernelCost(
-            entry,
-            kernel_lines(module, entry) or sites.get(entry.computation, ()),
-            here.times * steps,
-            here.counted * steps,
-            here.known,
-            here.bounded,
-            costs[entry],
-            predictions.get(entry),
-            steps,
-        )
-
     return [
-        row(entry, found[computation])
+        _row(entry, found[computation], costs[entry], predictions.get(entry), sites)
         for computation in module
         if computation in found
         for entry in computation
         if entry in costs
     ]
+
+
+def _row(
+    entry: Instruction,
+    here: Execution,
+    cost: Cost,
+    prediction: Prediction | None,
+    sites: Mapping[Computation | None, tuple[str, ...]],
+) -> KernelCost:
+    steps = _steps(entry)
+    return KernelCost(
+        entry,
+        kernel_lines(entry.module, entry) or sites.get(entry.computation, ()),
+        here.times * steps,
+        here.counted * steps,
+        here.known,
+        here.bounded,
+        cost,
+        prediction,
+        steps,
+    )
+
+
+class KernelPrices:
+    """The kernels of a module as ``kernel_costs`` has them, each priced when it is asked for.
+
+    Which branch of a conditional is the heaviest is not looked for: the first one counts.
+    """
+
+    def __init__(self, module: Module, predictor: Predictor) -> None:
+        self._module = module
+        self._predictor = predictor
+        self._executions = executions(module, lambda _: 0.0)
+        self._sites = _call_sites(module, self._executions)
+        self._known: dict[Instruction, KernelCost | None] = {}
+
+    @cached_property
+    def _joined(self) -> Collection[Instruction]:
+        return joined_in_place(self._module).concatenates
+
+    def of(self, instruction: Instruction) -> KernelCost | None:
+        """The costs of a kernel; None where none starts."""
+        if instruction not in self._known:
+            self._known[instruction] = self._priced(instruction)
+        return self._known[instruction]
+
+    def _priced(self, entry: Instruction) -> KernelCost | None:
+        here = self._executions.get(entry.home)
+        if here is None or not is_kernel(entry):
+            return None
+        if entry.opcode == "concatenate" and entry in self._joined:
+            return None
+        prediction = self._predictor.predict(entry)
+        return _row(entry, here, instruction_cost(entry), prediction, self._sites)
 
 
 def _call_sites(

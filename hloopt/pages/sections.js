@@ -62,7 +62,38 @@ function findings(rows) {
   return h("section", {}, h("h3", {}, "What would help"), rows.length ? h("ol", { class: "cards" }, rows.map(card)) : note("No change that hloopt tried gains anything."));
 }
 
+const programViews = { line: "by source line", computation: "by computation", namespace: "by name scope" };
+let programView = "line";
 async function sourceSection(wanted) {
+  if (wanted) programView = "line";
+  const choose = h("select", { "aria-label": "what times are added up by", onchange: (event) => { programView = event.target.value; show("source"); } },
+    Object.entries(programViews).map(([name, text]) => h("option", { value: name, selected: name === programView }, text)));
+  return h("div", {}, h("div", { class: "tools" }, choose), programView === "line" ? await linesOf(wanted) : await groupsOf(programView));
+}
+
+// Kernels by the computation that starts them, or by their op_name without its last part.
+async function groupsOf(by) {
+  const rows = await part("kernels");
+  const { homes, op_names: names } = await instructions();
+  const groups = new Map();
+  for (const row of rows) {
+    const name = by === "computation" ? homes[row.at] : names[row.at].split("/").slice(0, -1).join("/");
+    const group = groups.get(name) ?? groups.set(name, { name, seconds: 0, bytes: 0, launches: 0, kernels: [] }).get(name);
+    group.seconds += row.seconds; group.launches += row.counted; group.bytes += (row.read + row.written) * row.counted; group.kernels.push(row.at);
+  }
+  const byNumber = new Map(rows.map((row) => [row.at, row]));
+  const cell = (row) => (by === "computation" ? h("a", { href: hashOf("graph", row.name), class: "name" }, parted(row.name)) : row.name ? parted(row.name) : "no name scope");
+  return table([
+    { head: by === "computation" ? "computation" : "name scope", kind: "wide main", cell, sort: (row) => row.name, find: (row) => row.name },
+    { head: "kernels", kind: "wide opt", cell: (row) => kernelsOf(row.kernels, byNumber), sort: (row) => row.kernels.length },
+    { head: "launches", kind: "num opt2", text: (row) => row.launches.toLocaleString("en"), sort: (row) => row.launches },
+    { head: "bytes", kind: "num opt", text: (row) => bytesText(row.bytes), sort: (row) => row.bytes },
+    { head: "time", kind: "num", text: (row) => timeText(row.seconds), sort: (row) => row.seconds },
+    { head: "share", kind: "num share", cell: (row) => [shareText(row.seconds / overview.seconds), bar(row.seconds / overview.seconds)] },
+  ], [...groups.values()].sort((a, b) => b.seconds - a.seconds), { filter: true, empty: "no kernel runs" });
+}
+
+async function linesOf(wanted) {
   const [rows, all] = [await part("source"), await part("kernels")];
   await instructions();
   const byNumber = new Map(all.map((row) => [row.at, row]));

@@ -186,6 +186,46 @@ def test_a_chosen_pair_is_a_lock_file(browser: Any, address: str) -> None:
     assert wrong == []
 
 
+def test_times_by_computation_and_name_scope(browser: Any, address: str) -> None:
+    """Beside those of source lines; a computation leads to its graph."""
+    page, wrong = opened(browser, f"{address}#source")
+    choose = page.get_by_label("what times are added up by")
+    choose.select_option("computation")
+    page.wait_for_selector('th:has-text("computation")')
+    whole = page.evaluate("overview.seconds")
+    first = page.locator("tbody tr").first
+    assert first.locator("td.share").inner_text().strip().endswith("%")
+    computation = first.locator("a").first.inner_text()
+    page.get_by_label("what times are added up by").select_option("namespace")
+    page.wait_for_selector('th:has-text("name scope")')
+    rows = page.evaluate("part('kernels').then(rows => rows.reduce((all, row) => all + row.seconds, 0))")
+    assert rows == pytest.approx(whole)
+    page.goto(f"{address}#graph/{computation}")
+    page.wait_for_selector(f'.crumbs b:has-text("{computation}")')
+    assert wrong == []
+
+
+def test_xla_s_plan_is_beside_ours(browser: Any, tmp_path: Path, samples: Path) -> None:
+    """Group by group; a click shows the HLO of both, and a plan of another kind of device is said to be one."""
+    dumped = samples / "dump" / "module_0002.jit_normalize.before_optimizations.txt"
+    path = tmp_path / "p.html"
+    path.write_text(hloopt.page(dumped).to_html())
+    page, wrong = opened(browser, f"{path.as_uri()}#xla", 360)
+    page.wait_for_selector("main tbody tr")
+    assert "for a CPU, where it chooses other kernels" in page.locator("main .problem").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    box = page.locator("main .table").bounding_box()
+    heads = page.locator("main th:visible")
+    last = heads.nth(heads.count() - 1).bounding_box()
+    assert last["x"] + last["width"] <= box["x"] + box["width"] + 1
+    page.locator("main tbody tr").first.locator("td").last.click()
+    page.wait_for_selector("#panel:not([hidden])")
+    assert "%" in page.locator("#panel pre").first.inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator("#panel").is_hidden()
+    assert wrong == []
+
+
 def test_boxes_of_the_graph_open(browser: Any, address: str) -> None:
     """A loop's box opens its body, and the path leads back."""
     page, wrong = opened(browser, f"{address}#graph")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import find_model, model_for
-from hloopt.kernels.costs import kernel_costs, totals
+from hloopt.kernels.costs import KernelPrices, kernel_costs, totals
 from hloopt.report.prediction import prediction_json
 from hloopt.targets import find_target
 from tests.helpers.support import invoke
@@ -195,3 +196,19 @@ def test_kernels_without_a_line_have_that_of_their_call() -> None:
     text = CALLED.replace("  ROOT b", second).replace("negate(a)", "negate(c)")
     several = {row.instruction.name: row.lines for row in kernel_costs(hloopt.parse(text))}
     assert several["y"] == ("model.py:7", "model.py:9")
+
+
+@pytest.mark.parametrize("name", ["kalman_scan", "while_loop", "cartpole_rollout", "softmax_cross_entropy"])
+def test_one_kernel_costs_what_it_costs_among_all(name: str) -> None:
+    """Priced alone; what starts no kernel costs nothing."""
+    module = hloopt.optimize(hloopt.read(SAMPLES / f"{name}.hlo"))
+    prices = KernelPrices(module, predictor())
+    rows = {row.instruction: row for row in kernel_costs(module, predictor())}
+    assert rows
+    for one in module.instructions():
+        found, expected = prices.of(one), rows.get(one)
+        if expected is None:
+            assert found is None
+            continue
+        assert found is not None
+        assert replace(found, counted=0) == replace(expected, counted=0)
