@@ -164,7 +164,11 @@ class WhatIf:
         """Where each plan starts, and the passes from there on; all of them where runs are counted."""
         entries, controls = self.chosen.pipeline.entries, self.chosen.controls
         first = next(
-            (at for at, entry in enumerate(entries) if any(map(begins_fusion, each_pass((entry,))))),
+            (
+                at
+                for at, entry in enumerate(entries)
+                if any(map(begins_fusion, each_pass((entry,))))
+            ),
             0,
         )
         kept, counted = self.watcher.module, controls.fuel or controls.stop_after is not None
@@ -198,9 +202,7 @@ class WhatIf:
         }
 
 
-def _refused(
-    lost: Iterable[Lost], provenance: Provenance
-) -> Iterator[tuple[WantedPair, float]]:
+def _refused(lost: Iterable[Lost], provenance: Provenance) -> Iterator[tuple[WantedPair, float]]:
     """Pairs that could be fused, and by how many seconds that changes the plan."""
     refusals = {
         (refusal.computation, plan.run, refusal.producer, refusal.consumer): refusal

@@ -73,4 +73,6 @@ def _colours() -> str:
 
 
 def _on_dark(fill: str) -> str:
-    return fill if fill == "none" else f"light-dark({fill}, color-mix(in oklab, {fill} 28%, #14171b))"
+    return (
+        fill if fill == "none" else f"light-dark({fill}, color-mix(in oklab, {fill} 28%, #14171b))"
+    )

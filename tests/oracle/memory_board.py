@@ -27,8 +27,17 @@ CHILD = Path(__file__).with_name("memory_child.py")
 def make(store: Path, only: str, spec: Path | None, plugin: str) -> None:
     """The dumps of all programs, for a CPU or the GPU of a description; what XLA refuses is printed."""
     gpu = [] if spec is None else ["--gpu", str(spec)]
-    environment = {**os.environ, "PYTHONPATH": plugin, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [python(), "-W", "ignore", str(CHILD), str(store), "--only", only, *gpu]
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+        "PYTHONPATH": plugin,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        # Modules of these names alone: those that make the arguments are not of interest.
+        "XLA_FLAGS": f"--xla_dump_to={store} --xla_dump_hlo_as_text "
+        "--xla_dump_hlo_module_re=jit_board_.* --xla_gpu_autotune_level=0",
+    }
+    command = [python(), "-W", "ignore", str(CHILD), "--only", only, *gpu]
     subprocess.run(command, check=True, env=environment)
 
 

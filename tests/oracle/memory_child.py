@@ -1,36 +1,23 @@
-"""Programs of JAX compiled by XLA with its dump, run by a Python that has JAX; hloopt is not imported.
+"""Programs of JAX compiled by XLA, run by a Python that has JAX; hloopt is not imported.
 
-    python memory_child.py FOLDER [--gpu SPEC] [--only TEXT]
+    python memory_child.py [--gpu SPEC] [--only TEXT]
 
 Each program of ``tests/frameworks/programs.py``, the gradient of each that has one, and both functions of each pair of
 ``tests/findings`` become a module of that name; nothing is run.  With a GPU's description, and the plug-in of JAX for
-CUDA on the path, XLA compiles for that GPU, which need not be there (autotuning is off).
+CUDA on the path, XLA compiles for that GPU, which need not be there.  ``memory_board.py`` says where dumps go.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("folder", type=Path)
-parser.add_argument("--gpu", type=Path)
-parser.add_argument("--only", default="")
-given = parser.parse_args()
-os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
-os.environ["JAX_PLATFORMS"] = "cpu"
-# Modules of this name alone: those that make the arguments are not of interest.
-os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={given.folder} --xla_dump_hlo_as_text "
-    "--xla_dump_hlo_module_re=jit_board_.* --xla_gpu_autotune_level=0"
-).strip()
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "findings"), str(TESTS / "frameworks")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "findings"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "frameworks"))
 
 import jax
 from lower_pair import gpu_of
@@ -48,7 +35,8 @@ def entries() -> Iterator[Entry]:
         if program.smooth:
             slopes = {"static_argnums": program.static}
             yield f"{name}_gradient", program.tracing, jax.grad(summed(program.function)), program.arguments, slopes  # fmt: skip
-    for path in sorted((TESTS / "findings").glob("programs_*.py")):
+    findings = Path(__file__).resolve().parents[1] / "findings"
+    for path in sorted(findings.glob("programs_*.py")):
         importlib.import_module(path.stem)
     for name in kinds():
         pair = made(name)
@@ -87,10 +75,20 @@ def compile_one(entry: Entry, device: Any) -> None:
         jax.jit(called, keep_unused=True, **options).lower(*shapes).compile()
 
 
-device = jax.devices("cpu")[0] if given.gpu is None else gpu_of(given.gpu)
-for each in entries():
-    if given.only in each[0]:
-        try:
-            compile_one(each, device)
-        except (jax.errors.JaxRuntimeError, NotImplementedError) as error:
-            print(f"{each[0]}: {str(error).splitlines()[0]}", flush=True)
+def main() -> None:
+    """Compile those asked for; what XLA refuses is printed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", type=Path)
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    device = jax.devices("cpu")[0] if given.gpu is None else gpu_of(given.gpu)
+    for each in entries():
+        if given.only in each[0]:
+            try:
+                compile_one(each, device)
+            except (jax.errors.JaxRuntimeError, NotImplementedError) as error:
+                print(f"{each[0]}: {str(error).splitlines()[0]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

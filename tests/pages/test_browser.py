@@ -198,7 +198,9 @@ def test_times_by_computation_and_name_scope(browser: Any, address: str) -> None
     computation = first.locator("a").first.inner_text()
     page.get_by_label("what times are added up by").select_option("namespace")
     page.wait_for_selector('th:has-text("name scope")')
-    rows = page.evaluate("part('kernels').then(rows => rows.reduce((all, row) => all + row.seconds, 0))")
+    rows = page.evaluate(
+        "part('kernels').then(rows => rows.reduce((all, row) => all + row.seconds, 0))"
+    )
     assert rows == pytest.approx(whole)
     page.goto(f"{address}#graph/{computation}")
     page.wait_for_selector(f'.crumbs b:has-text("{computation}")')

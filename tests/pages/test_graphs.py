@@ -136,7 +136,7 @@ def test_large_computations_unfold_by_namespace(count: int, group: int) -> None:
 def test_one_namespace_around_all_is_opened() -> None:
     """A first view is not the box of the whole program: what is in it is shown, though in runs."""
     rows = "".join(
-        f'  y{number} = f32[4] sine({f"y{number - 1}" if number else "x"}), '
+        f"  y{number} = f32[4] sine({f'y{number - 1}' if number else 'x'}), "
         f'metadata={{op_name="jit(step)/{"layer/" if number % 3 == 0 else ""}sin"}}\n'
         for number in range(200)
     )

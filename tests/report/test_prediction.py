@@ -198,7 +198,9 @@ def test_kernels_without_a_line_have_that_of_their_call() -> None:
     assert several["y"] == ("model.py:7", "model.py:9")
 
 
-@pytest.mark.parametrize("name", ["kalman_scan", "while_loop", "cartpole_rollout", "softmax_cross_entropy"])
+@pytest.mark.parametrize(
+    "name", ["kalman_scan", "while_loop", "cartpole_rollout", "softmax_cross_entropy"]
+)
 def test_one_kernel_costs_what_it_costs_among_all(name: str) -> None:
     """Priced alone; what starts no kernel costs nothing."""
     module = hloopt.optimize(hloopt.read(SAMPLES / f"{name}.hlo"))
