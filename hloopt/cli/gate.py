@@ -12,7 +12,7 @@ from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cli.json_out import SCHEMA, write_json
 from hloopt.cli.options import json_option, pick_options, stages_of_sides, strict_option
 from hloopt.cli.predicting import predictor, target_options
-from hloopt.driver.gating import GATED_STAGES
+from hloopt.driver.gating import GATED_STAGES, GATED_TARGET
 from hloopt.driver.writing import check_writable, write_text
 from hloopt.errors import UsageError
 from hloopt.report.console import product
@@ -42,8 +42,8 @@ def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     metavar="GATES",
     callback=_gates,
     help="The limits: 'kernels<=+0,peak<=+2%,time<=3ms'. Figures: kernels, launches, bytes, peak, flops, "
-    "transcendentals, instructions, time (with --target). A limit is a number, or with a sign relative to "
-    "BASE (may be repeated).",
+    "transcendentals, instructions, time. A limit is a number, or with a sign relative to BASE (may be "
+    "repeated).",
 )
 @click.option("--total", is_flag=True, help="Judge the sums of all modules (of peak the largest).")
 @target_options
@@ -75,9 +75,9 @@ def command(
     """Fail when a module costs more than it may beside the one it replaces.
 
     BASE and HEAD are modules, or directories of modules: texts, protocol buffers, or what XLA dumps, of which
-    the stage after optimisation is taken where there is one. Modules belong together by the names of their
-    files, then by what they compute. Each is judged by itself. Modules that only HEAD has are judged by the
-    limits that are not relative. The exit code is 6 where a limit is exceeded.
+    the stage after optimisation is taken where there is one (final). Modules belong together by the names of
+    their files, then by what they compute. Each is judged by itself. Modules that only HEAD has are judged
+    by the limits that are not relative. The exit code is 6 where a limit is exceeded.
 
     \b
     Example:
@@ -85,7 +85,8 @@ def command(
       hloopt gate main/ mine/ --max 'peak<=+2%,time<=+3%' --target h100 -o gate.md
     """
     if target is None and any(gate.figure == "time" for gate in gates):
-        raise UsageError("--max time is for predicted times: it needs --target DEVICE")
+        target = GATED_TARGET
+        click.echo(f"note: times are predicted for {target}; --target names another", err=True)
     for output in outputs:
         if not output.endswith(_FORMS):
             raise UsageError(f"-o {output}: the name must end with one of {', '.join(_FORMS)}")

@@ -135,7 +135,7 @@ _stage_option = click.option(
     expose_value=False,
     callback=_pick,
     shell_complete=_complete(_stage_words),
-    help="Of a dump directory: before, after, snapshot, or a regex for passes (see hloopt ls); "
+    help="Of a dump directory: before, after, final, snapshot, or a regex for passes (see hloopt ls); "
     "before by default (may be repeated).",
 )
 

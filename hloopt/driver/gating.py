@@ -10,7 +10,6 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.driver.run import read_task
 from hloopt.dumps import pick, read_dump
-from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.reading import is_dump
 from hloopt.report.gate import parse_gates
@@ -19,10 +18,12 @@ from hloopt.report.gating import gate_modules
 from hloopt.report.module_pairs import GivenModule
 from hloopt.targets import find_target
 
-__all__ = ["GATED_STAGES", "gate"]
+__all__ = ["GATED_STAGES", "GATED_TARGET", "gate"]
 
-GATED_STAGES: Final = ("after", "given")
-"""What is taken of a directory: modules as they were compiled, and those whose names say no stage."""
+GATED_STAGES: Final = ("final",)
+"""What is taken of a directory: modules as they were compiled, where it has them so."""
+GATED_TARGET: Final = "h200"
+"""What times are predicted for where a limit is about them and no target is named."""
 
 _Modules: TypeAlias = Module | str | Path | Sequence[Module | str | Path]
 
@@ -40,17 +41,18 @@ def gate(
 
     ``base`` and ``head`` are modules, paths of modules or of directories of some, or sequences of these.
     ``max`` are the limits, such as ``"kernels<=+0,peak<=+2%,time<=+3%"``; times are predicted for a ``target``
-    by ``cost_model``.  With ``total`` the sums of all modules are judged, not each module.
+    by ``cost_model``, for h200 where a limit is about them and none is named.  With ``total`` the sums of all
+    modules are judged, not each module.
 
     The record has ``passed``; ``modules``, each with its figures, its verdicts and the kernels that cost more;
     ``to_json()``, ``markdown()`` and ``sarif()``.
 
-    Raises ``UsageError`` for limits that make no sense and for one of time without a target, ``DeviceError``
-    for an unknown target, and what ``read`` raises.
+    Raises ``UsageError`` for limits that make no sense, ``DeviceError`` for an unknown target, and what
+    ``read`` raises.
     """
     gates = parse_gates(max)
     if target is None and any(one.figure == "time" for one in gates):
-        raise UsageError("a limit of time is for predicted times: it needs a target")
+        target = GATED_TARGET
     predictor = None
     if target is not None:
         predictor = Predictor(model_for(cost_model, find_target(target)))

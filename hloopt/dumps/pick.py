@@ -44,12 +44,16 @@ def matching_modules(dump: Dump, expression: str | None) -> list[DumpModule]:
 def matching_stages(module: DumpModule, wanted: Sequence[str]) -> list[Stage]:
     """The stages called before, after, snapshot or given, or whose label has a match; without any, the first.
 
-    In the order of compilation, whatever the order of what is wanted.
+    ``final`` is the stage after optimisation, or the one whose file says none, or the first.  In the order
+    of compilation, whatever the order of what is wanted.
     """
     if not wanted:
         return list(module.stages[:1])
     kinds = {"before", "after", "snapshot", "given"}.intersection(wanted)
-    labels = [re.compile(one) for one in wanted if one not in kinds]
+    labels = [re.compile(one) for one in wanted if one not in {*kinds, "final"}]
+    if "final" in wanted:
+        last = {entry.kind for entry in module.stages} & {"after", "given"}
+        kinds |= last or {entry.kind for entry in module.stages[:1]}
     return [
         entry
         for entry in module.stages

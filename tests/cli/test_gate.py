@@ -100,10 +100,24 @@ def test_new_and_removed_modules(sides: tuple[Path, Path]) -> None:
     assert "new" in invoke("gate", str(base), str(head), "--max", "kernels<=2").stdout
 
 
-def test_a_dump_is_judged_as_it_was_compiled() -> None:
-    """The stage after optimisation, unless another is asked for."""
+def test_times_are_predicted_without_a_target(sides: tuple[Path, Path]) -> None:
+    """For the device that other commands take, too, which is said."""
+    result = invoke("gate", *map(str, sides), "--max", "time<=+0", "--json")
+    assert "note: times are predicted for h200; --target names another" in result.stderr
+    named = gated(*map(str, sides), "--max", "time<=+0", "--target", "h200")
+    assert json.loads(result.stdout)["modules"] == named["modules"]
+    assert hloopt.gate(*sides, "time<=+0").to_json()["modules"] == named["modules"]
+
+
+def test_a_dump_is_judged_as_it_was_compiled(tmp_path: Path) -> None:
+    """The stage after optimisation, unless another is asked for or there is none."""
     words = (DUMP, DUMP, "--max", "kernels<=+0")
     assert all("after_optimizations" in row["head_file"] for row in gated(*words)["modules"])
+    for path in Path(DUMP).glob("*before_optimizations.txt"):
+        (tmp_path / path.name).write_text(path.read_text())
+    given = gated(str(tmp_path), str(tmp_path), "--max", "kernels<=+0")
+    assert len(given["modules"]) == 2
+    assert all("before_optimizations" in row["head_file"] for row in given["modules"])
     turned = gated(*words, "--stage", "after", "--stage", "before")
     assert not turned["passed"]
     assert all("before_optimizations" in row["head_file"] for row in turned["modules"])
@@ -112,7 +126,7 @@ def test_a_dump_is_judged_as_it_was_compiled() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--max", "time<=+0"), "--max time is for predicted times: it needs --target DEVICE"),
+        (("--max", "kernels<=1", "--cost-model", "roofline"), "it needs --target DEVICE"),
         (
             ("--max", "kernels<=1", "-o", "gate.txt"),
             "-o gate.txt: the name must end with one of .md, ",
