@@ -22,7 +22,15 @@ from hloopt.report.picture import COLOURS
 __all__ = ["page_html"]
 
 _HERE: Final = Path(__file__).parent
-_SCRIPTS: Final = ("core.js", "charts.js", "graph.js", "sections.js", "whatif.js", "page.js")
+_SCRIPTS: Final = (
+    "core.js",
+    "charts.js",
+    "graph.js",
+    "sections.js",
+    "program.js",
+    "whatif.js",
+    "page.js",
+)
 
 
 def page_html(overview: Mapping[str, Any], parts: Mapping[str, Any], *, live: bool = False) -> str:

@@ -108,6 +108,54 @@ def test_elementwise_ops_write_over_their_operand(
     assert found == {"parameter": 1024, "result": result, "temporary": temporary, "constant": 0}
 
 
+SORT = """HloModule m
+less {{ a = f32[] parameter(0) b = f32[] parameter(1) {more}ROOT r = pred[] compare(a, b), direction=LT }}
+ENTRY e {{
+  x = f32[256] parameter(0)
+  k = f32[256] negate(x)
+{rows}
+}}
+"""
+PAIRS = "c = f32[] parameter(2) d = f32[] parameter(3) "
+PAIR = """  s = (f32[256], f32[256]) sort(k, k), dimensions={0}, to_apply=less
+  a = f32[256] get-tuple-element(s), index=0
+  b = f32[256] get-tuple-element(s), index=1
+  ROOT r = f32[256] add(a, b)"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "temporary"),
+    [
+        ("  ROOT s = f32[256] sort(k), dimensions={0}, to_apply=less", "", 0),
+        (
+            PAIR.replace("sort(k, k)", "sort(k, v)").replace(
+                "  s", "  v = f32[256] abs(x)\n  s", 1
+            ),
+            PAIRS,
+            1024 + 16,  # one of the two is the result's; and the tuple's pointers
+        ),
+        (
+            # What another op reads, too, is not sorted in its place.
+            "  s = f32[256] sort(k), dimensions={0}, to_apply=less\n  ROOT r = f32[256] atan2(s, k)",
+            "",
+            1024,
+        ),
+        (
+            # One array in two places is written twice.
+            PAIR,
+            PAIRS,
+            2048 + 16,
+        ),
+    ],
+)
+def test_what_is_sorted_is_in_the_place_of_its_operand(
+    rows: str, more: str, temporary: int
+) -> None:
+    """Each operand of a sort in that of its own result, where nothing else reads it."""
+    found = memory(SORT.format(rows=rows, more=more))
+    assert (found["temporary"], found["result"]) == (temporary, 1024)
+
+
 LOOP = """HloModule m
 
 c {

@@ -46,6 +46,9 @@ def may_share(
         return numbers == [0]
     if user.opcode == "triangular-solve":
         return numbers == [1]
+    if user.opcode == "sort":
+        alone = all(one is user for one in operand.users)
+        return alone and (len(user.operands) == 1 or (len(numbers) == 1 and at == (numbers[0],)))
     return not index and not at and is_elementwise(user)
 
 
