@@ -71,8 +71,8 @@ def command(
     program; the graph, which unfolds by namespace; the code of kernels beside their HLO; every decision about
     fusion with both prices, and what the plan would cost with another one; what passes changed; the memory
     alive; the roofline; for a module of a dump XLA's own plan beside ours. Each instruction has an address.
-    Of modules of 5,000 instructions at most it has the changes that hloopt why finds. Of a dump one file is
-    about the largest module, a directory gets a page of each.
+    It begins with the changes that hloopt why finds. Of a dump one file is about the largest module, a
+    directory gets a page of each.
 
     The module is optimised (-O2 unless other passes are given); times are predicted for --target.
 

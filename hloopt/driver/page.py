@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from threading import active_count
+from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 from hloopt.backends.native.codegen import step_text as native_text
 from hloopt.codegen.program import kernel_steps
@@ -31,6 +32,7 @@ from hloopt.pages.page import page_html
 from hloopt.pages.pass_diffs import PassDiffs
 from hloopt.pages.sources import source_texts
 from hloopt.pages.unfolding import spent_by
+from hloopt.prover.processes import CAN_FORK, ChildProcess, StoppedWork, available_cores
 from hloopt.reading import read_file
 from hloopt.report.fusion_diff import compare_kernels
 
@@ -44,7 +46,7 @@ __all__ = ["ModulePage", "page", "page_of"]
 
 _MOST_LOST: Final = 200
 _MOST_SEARCHED: Final = 5_000
-"""Instructions of a module up to which changes that would help are tried: hloopt why takes larger ones."""
+"""Instructions of a module from which on changes that would help are tried by a process beside this one."""
 _MOST_PAIRS: Final = 64
 _MOST_SOURCES: Final = 400
 _MOST_CODE: Final = 6 << 20
@@ -130,57 +132,89 @@ def page_of(
     predictor = selection.predictor()
     given = _figures(module, kernel_costs(module, predictor))
     what_if = WhatIf(build.clone_module(module), chosen, predictor)
-    findings = _findings(what_if) if module.instruction_count() <= _MOST_SEARCHED else None
-    advice = chosen.controls.advice
-    assert isinstance(advice, Advice), "there always is one"
-    provenance, diffs = Provenance(advice.histories), PassDiffs()
-    done = chosen.run(module, (provenance, diffs, what_if.watcher), remarks=True)
-    what_if.set_before(kernel_costs(module, predictor))
-    questions = Questions(module, provenance, predictor.target)
-    lost = questions.explanation.lost(_MOST_LOST, runs_of(module))
-    ready, rows, notes = module, list["Choice"](), done.notes
-    if selection.has_kernels:
-        ready, rows, more = selection.choose(module)
-        notes = [*notes, *more]
-    costs = kernel_costs(ready, predictor)
-    numbers = content.PageNumbers(ready)
-    parts = _parts(ready, costs, rows, numbers, gpu=predictor.target.kind != "cpu")
-    parts["decisions"] = content.decisions(provenance.history.plans, lost, numbers)
-    parts["passes"] = {"runs": diffs.runs}
-    if what_if.possible:
-        parts["whatif"] = what_if.rows(lost, provenance, runs_of(module))
-    if rows:
-        shown = ModuleKernels(ready, selection.instance, rows, predictor)
-        parts["code"] = _code(shown, costs, numbers)
-    if sources is not None:
-        named = (line for lines in parts["instructions"]["lines"] for line in lines)
-        if texts := source_texts(named, sources):
-            parts["files"] = texts
-        else:
-            notes = [*notes, f"No file that the module names is below {sources}."]
-    try:
-        parts |= _beside_xla(name, ready, predictor)
-    except HlooptError as error:
-        notes = [*notes, f"XLA's plan cannot be read: {error}"]
-    overview = {
-        **_about(module, name, chosen, predictor),
-        "given": given,
-        "counts": {**_figures(ready, costs), "peak": parts["memory"]["assigned"]["bytes"]},
-        "seconds": sum(row.seconds for row in costs),
-        "bounds": _bounds(costs),
-        "language": "C++" if selection.is_native else "CUDA C",
-        "findings": findings,
-        "notes": list(dict.fromkeys(notes)),
-    }
+    with _Searching(what_if) as searching:
+        advice = chosen.controls.advice
+        assert isinstance(advice, Advice), "there always is one"
+        provenance, diffs = Provenance(advice.histories), PassDiffs()
+        done = chosen.run(module, (provenance, diffs, what_if.watcher), remarks=True)
+        what_if.set_before(kernel_costs(module, predictor))
+        questions = Questions(module, provenance, predictor.target)
+        lost = questions.explanation.lost(_MOST_LOST, runs_of(module))
+        ready, rows, notes = module, list["Choice"](), done.notes
+        if selection.has_kernels:
+            ready, rows, more = selection.choose(module)
+            notes = [*notes, *more]
+        costs = kernel_costs(ready, predictor)
+        numbers = content.PageNumbers(ready)
+        parts = _parts(ready, costs, rows, numbers, gpu=predictor.target.kind != "cpu")
+        parts["decisions"] = content.decisions(provenance.history.plans, lost, numbers)
+        parts["passes"] = {"runs": diffs.runs}
+        if what_if.possible:
+            parts["whatif"] = what_if.rows(lost, provenance, runs_of(module))
+        if rows:
+            shown = ModuleKernels(ready, selection.instance, rows, predictor)
+            parts["code"] = _code(shown, costs, numbers)
+        if sources is not None:
+            named = (line for lines in parts["instructions"]["lines"] for line in lines)
+            if texts := source_texts(named, sources):
+                parts["files"] = texts
+            else:
+                notes = [*notes, f"No file that the module names is below {sources}."]
+        try:
+            parts |= _beside_xla(name, ready, predictor)
+        except HlooptError as error:
+            notes = [*notes, f"XLA's plan cannot be read: {error}"]
+        findings, problems = searching.found()
+        overview = {
+            **_about(module, name, chosen, predictor),
+            "given": given,
+            "counts": {**_figures(ready, costs), "peak": parts["memory"]["assigned"]["bytes"]},
+            "seconds": sum(row.seconds for row in costs),
+            "bounds": _bounds(costs),
+            "language": "C++" if selection.is_native else "CUDA C",
+            "findings": findings,
+            "notes": list(dict.fromkeys([*notes, *problems])),
+        }
     return ModulePage(overview, parts, what_if)
 
 
-def _findings(what_if: WhatIf) -> list[dict[str, Any]]:
-    """What would help, as JSON values: changes that were made, compared and priced after the same passes."""
-    chosen = what_if.chosen
-    planner = Planner(chosen.pipeline, what_if.predictor)
-    found = find(what_if.given, planner, chosen.label, chosen_kinds(()))
-    return [one.to_json() for one in found.rows]
+class _Searching:
+    """What would help, as JSON values: changes that were made, compared and priced after the same passes.
+
+    Large modules are searched by another process, where there can be one, while this one makes the page.
+    """
+
+    def __init__(self, what_if: WhatIf) -> None:
+        self._what_if = what_if
+        large = what_if.given.instruction_count() > _MOST_SEARCHED
+        # A process with other threads may not be copied: a lock that one of them holds is never free again.
+        beside = large and CAN_FORK and available_cores() > 1 and active_count() == 1
+        self._child = ChildProcess(self._tried, None) if beside else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._child is not None:
+            self._child.end()
+
+    def found(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """All of it, and what prevented that.  Raises what the search raised."""
+        found = self._tried() if self._child is None else self._child.answer()
+        if isinstance(found, StoppedWork):
+            return [], [f"The search for what would help {found.reason}."]
+        if isinstance(found, HlooptError):
+            raise found
+        return found, []
+
+    def _tried(self) -> list[dict[str, Any]] | HlooptError:
+        chosen = self._what_if.chosen
+        planner = Planner(chosen.pipeline, self._what_if.predictor)
+        try:
+            found = find(self._what_if.given, planner, chosen.label, chosen_kinds(()))
+        except HlooptError as error:
+            return error
+        return [one.to_json() for one in found.rows]
 
 
 def _parts(

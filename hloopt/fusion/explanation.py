@@ -220,9 +220,13 @@ class Explanation:
         """The kernel that an instruction has become, by a strategy's name of it; empty if none or several."""
         if not part.name or (home, part.name) in self.kernels:
             return part.name
-        homes = ({kernel.name for kernel in self._homes[home, one]} for one in part.grown)
-        found = set.intersection(*homes)
-        return found.pop() if len(found) == 1 else ""
+        found: set[str] | None = None
+        for one in part.grown:
+            names = {kernel.name for kernel in self._homes[home, one]}
+            found = names if found is None else found & names
+            if not found:
+                return ""
+        return found.pop() if found is not None and len(found) == 1 else ""
 
     def pair(self, first: FusionNode, second: FusionNode) -> Pair:
         """How two instructions are related, in the order of their dependence."""
@@ -339,8 +343,8 @@ class Explanation:
     def _last_words(self) -> Iterator[_Refused]:
         """The last refusal of each pair of kernels that exists after all strategies."""
         last: dict[tuple[str, str, str], _Refused] = {}
-        for rows in self._refused.values():
-            for plan, refusal in rows:
+        for plan in self.plans:
+            for refusal in plan.refusals:
                 home = refusal.computation
                 first, second = (self._kernel_now(home, part) for part in refusal.sides)
                 if first and first != second and bool(second) == bool(refusal.consumer):

@@ -45,7 +45,7 @@ async function overviewSection() {
       figure(bytesText(counts.peak), "of memory", "as XLA assigns it"),
       figure(counts.instructions.toLocaleString("en"), "instructions", `${given.instructions.toLocaleString("en")} as given`)),
     seconds ? h("section", {}, h("h3", {}, "What the time is bound by"), spent) : "",
-    overview.findings ? findings(overview.findings) : h("section", {}, h("h3", {}, "What would help"), note("A module of this size is not searched for a page: ", h("code", {}, `hloopt why ${overview.file}`), " does it.")),
+    findings(overview.findings),
     h("h3", {}, "What costs most"),
     table(kernelColumns(seconds), rows.slice(0, 10), { open: (row) => inspect(row.at), empty: "no kernel runs" }),
     rows.length > 10 ? h("p", {}, h("a", { href: "#kernels" }, `all ${plural(rows.length, "kernel")}`)) : "",

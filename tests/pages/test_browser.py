@@ -44,7 +44,6 @@ def address(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> str:
     """A page about a sample."""
     path = tmp_path_factory.mktemp("page") / "p.html"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hloopt.driver.page._MOST_SEARCHED", 0)  # trials take seconds
         patch.setattr("hloopt.driver.whatif._MOST", 2)
         path.write_text(hloopt.page(samples / "kalman_scan.hlo").to_html())
     return path.as_uri()

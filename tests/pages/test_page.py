@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+import signal
 from base64 import b64decode
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -177,6 +179,20 @@ def test_large_modules_price_pairs_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     for row in found["rows"]:
         assert not row["planned"]
         assert row["seconds"] - found["seconds"] == pytest.approx(min(gains), rel=0.5)
+
+
+def test_large_modules_are_searched_beside(monkeypatch: pytest.MonkeyPatch, samples: Path) -> None:
+    """By another process, which finds the same; one that ends without an answer is noted."""
+    sample = samples / "loops" / "gru.hlo"
+    expected = hloopt.page(sample).overview["findings"]
+    assert expected
+    monkeypatch.setattr("hloopt.driver.page._MOST_SEARCHED", 0)
+    monkeypatch.setattr("hloopt.driver.page.available_cores", lambda: 2)
+    assert hloopt.page(sample).overview["findings"] == expected
+    monkeypatch.setattr("hloopt.driver.page.find", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    made = hloopt.page(sample).overview
+    assert made["findings"] == []
+    assert "The search for what would help ended by SIGKILL." in made["notes"]
 
 
 def test_code_is_there_although_one_kernel_is_missing() -> None:
