@@ -94,6 +94,7 @@ ENTRY e {{
     ("alias", "first", "last", "temporary", "result"),
     [
         ("", "abs", "abs", 0, 1024),  # all in the place of the result
+        ("", "abs", "map", 0, 1024),  # to_apply of one element
         ("", "copy", "reverse", 1024, 1024),  # a reverse reads other places than it writes
         (", input_output_alias={ {}: (0, {}, must-alias) }", "abs", "abs", 0, 0),
     ],
@@ -104,6 +105,8 @@ def test_elementwise_ops_write_over_their_operand(
     """A donated parameter holds its result, and counts once."""
     text = CHAIN.format(alias=alias, first=first, last=last)
     text = text.replace("reverse(b)", "reverse(b), dimensions={0}")
+    text = text.replace("map(b)", "map(b), dimensions={0}, to_apply=one")
+    text = text.replace("ENTRY", "one { p = f32[] parameter(0) ROOT q = f32[] sine(p) }\nENTRY")
     found = memory(text)
     assert found == {"parameter": 1024, "result": result, "temporary": temporary, "constant": 0}
 
@@ -121,6 +124,26 @@ PAIR = """  s = (f32[256], f32[256]) sort(k, k), dimensions={0}, to_apply=less
   a = f32[256] get-tuple-element(s), index=0
   b = f32[256] get-tuple-element(s), index=1
   ROOT r = f32[256] add(a, b)"""
+
+
+def test_a_fusion_sorts_in_place_on_a_gpu() -> None:
+    """With the numbers that keep a sort stable made in its kernel; another operand of it is not overwritten."""
+    text = """HloModule m
+less { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT }
+f { p = f32[256] parameter(0) i = s32[256] iota(), iota_dimension=0
+  ROOT s = (f32[256], s32[256]) sort(p, i), dimensions={0}, to_apply=less }
+ENTRY e { x = f32[256] parameter(0) k = f32[256] negate(x)
+  s = (f32[256], s32[256]) fusion(k), kind=kCustom, calls=f
+  ROOT a = f32[256] get-tuple-element(s), index=0 }
+"""
+    assert memory(text, gpu=True)["temporary"] == 1024 + 16  # the numbers, and the tuple's pointers
+    assert memory(text)["temporary"] == 2 * 1024 + 16
+    other = text.replace(
+        "f32[256] parameter(0) i = s32[256] iota(), iota_dimension=0",
+        "f32[256] parameter(0) i = s32[256] convert(p)",
+    )
+    assert memory(other, gpu=True)["temporary"] == 2 * 1024 + 16
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,11 @@ def may_share(
             return True
     if user.opcode == "fusion":
         parameter = user.calls.parameters[numbers[0]]
+        if gpu and user.calls.root.opcode == "sort":
+            root = user.calls.root
+            sorted_at = [number for number, one in enumerate(root.operands) if one is parameter]
+            place = (sorted_at[0],) if len(root.operands) > 1 and sorted_at else ()
+            return given == made and len(sorted_at) == len(parameter.users) == 1 and at == place
         if gpu:
             return not index and _as_wide(given, made) and _in_order(user, parameter, at)
         return given == made and not index and _is_pointwise(parameter)
@@ -49,7 +54,12 @@ def may_share(
     if user.opcode == "sort":
         alone = all(one is user for one in operand.users)
         return alone and (len(user.operands) == 1 or (len(numbers) == 1 and at == (numbers[0],)))
-    return not index and not at and is_elementwise(user)
+    return not index and not at and _elementwise(user)
+
+
+def _elementwise(user: Instruction) -> bool:
+    """A map, too, computes each element from those at its place."""
+    return user.opcode == "map" or is_elementwise(user)
 
 
 def _is_pointwise(parameter: Instruction) -> bool:
@@ -57,7 +67,7 @@ def _is_pointwise(parameter: Instruction) -> bool:
     pending, seen = [parameter], {parameter}
     while pending:
         for user in pending.pop().users:
-            if user.opcode != "tuple" and not is_elementwise(user):
+            if user.opcode != "tuple" and not _elementwise(user):
                 return False
             if user not in seen:
                 seen.add(user)
@@ -104,7 +114,7 @@ def _in_order(fusion: Instruction, parameter: Instruction, at: tuple[int, ...]) 
                 return False
     if (
         several
-        and not is_elementwise(inner)
+        and not _elementwise(inner)
         and any(one is not output and one in seen for one in root.operands)
     ):
         return False
@@ -138,7 +148,7 @@ def _keeps_order(user: Instruction, value: Instruction, root: Instruction) -> bo
             return user.shape == root.operands[1].shape and (one or same)
     if user.opcode == "dynamic-update-slice":
         return numbers[0] == 0
-    return user.opcode != "copy" and is_elementwise(user)
+    return user.opcode != "copy" and _elementwise(user)
 
 
 def _leaf(shape: Shape, index: tuple[int, ...]) -> Shape | None:
