@@ -16,6 +16,8 @@ call.  Of sorts and everything else that NumPy's executor runs, only bytes and f
 A producer in its user's kernel is computed as often as its elements are used there, as XLA's models count it
 (``usage.py``); what it makes is neither written nor read, and an operand of both is read once.
 
+A fusion that goes on with what it reduces computes each op once: native keeps the rows, or cuts the fusion.
+
 A loop branches where it pads rows: the place of an element in its row decides whether it is computed.  (Loops
 are cut where the parts of a concatenate meet.)  All figures are measured by ``tests/benchmarks/host_costs.py``.
 
@@ -114,6 +116,8 @@ class HostModel(KeptTimes):
     def _alone(self, instruction: Instruction) -> RunTime:
         if not has_kernel(instruction):
             return NOTHING
+        if _reduces_inside(instruction):
+            return self.run_once(instruction)
         usage = self.usage.of(instruction)
         reads = _reads(instruction, usage)
         return self._time(usage.flops, reads, usage.bytes_written, self._branches(instruction))
@@ -190,6 +194,18 @@ class HostModel(KeptTimes):
                 op.opcode == "pad" and _pads_rows(op) for op in ops
             )
         return known
+
+
+def _reduces_inside(kernel: Instruction) -> bool:
+    """Whether a fusion goes on with what it reduces: native reduces first, or cuts it there."""
+    if kernel.opcode != "fusion":
+        return False
+    body: Computation = kernel.calls
+    return any(
+        op.opcode == "reduce"
+        and any(user is not body.root or user.opcode != "tuple" for user in op.users)
+        for op in body
+    )
 
 
 def counting(*, scalars: bool = True) -> OpCounting:

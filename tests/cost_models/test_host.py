@@ -143,8 +143,34 @@ def test_figures_follow_what_becomes_of_instructions() -> None:
 def test_once_is_less_than_again_and_again() -> None:
     """What a kernel for rows does once, a loop over elements does for each of them."""
     by_name, model = _module().entry.by_name, HostModel(HOST)
+    again = model.fused_run_time(by_name["r"], by_name["rb"])
     fusion = fuse(by_name["r"], by_name["rb"])
-    assert model.run_once(fusion).exec_ns < model.run_time(fusion).exec_ns
+    assert model.run_once(fusion).exec_ns < again.exec_ns
+
+
+def test_a_softmax_in_one_kernel_is_priced_by_rows() -> None:
+    """Its maximum and sum are computed once a row, not once an element: native keeps the row."""
+    text = """HloModule softmax
+larger { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[512,1024] parameter(0)
+  least = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  m = f32[512] reduce(x, least), dimensions={1}, to_apply=larger
+  mb = f32[512,1024] broadcast(m), dimensions={0}
+  d = f32[512,1024] subtract(x, mb)
+  p = f32[512,1024] exponential(d)
+  s = f32[512] reduce(p, zero), dimensions={1}, to_apply=sum
+  sb = f32[512,1024] broadcast(s), dimensions={0}
+  ROOT r = f32[512,1024] divide(p, sb)
+}
+"""
+    planned = hloopt.optimize(hloopt.parse(text), "O2,device-native", target="host")
+    (kernel,) = [one for one in planned.entry if one.opcode == "fusion"]
+    assert sum(one.opcode == "reduce" for one in kernel.calls) == 2
+    apart = sum(HostModel(HOST).run_time(one).exec_ns for one in hloopt.parse(text).entry)
+    assert HostModel(HOST).run_time(kernel).exec_ns < apart
 
 
 def test_priority_fusion_fuses_for_the_host() -> None:
