@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.findings import (
+    captured,
     contention,
     donation,
     folding,
@@ -99,6 +100,12 @@ KINDS: Final = tuple(
         ("not-donated", "argument that could hold a result", "memory", donation.arguments),
         ("f64", "f64 where f32 goes in and out", "time", precision.doubles),
         ("folded", "constants that XLA computes while it compiles", "compile time", folding.folded),
+        (
+            "captured-constant",
+            "array that the program holds as a constant",
+            "compile time",
+            captured.constants,
+        ),
         ("unrolled", "Python loop traced as copies", "compile time", unrolled.copies),
         (
             "inexact-rewrite",

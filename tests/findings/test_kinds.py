@@ -22,14 +22,15 @@ def test_every_kind_has_an_example() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 def test_it_is_found_in_its_example(kind: FindingKind) -> None:
-    """The gain is positive, and the results of both modules were compared."""
+    """The gain is positive, and the results of both modules were compared, unless the text leaves values out."""
     row = kind_examples()[kind.name]
     found = hloopt.why(hloopt.parse(row.example, kind.name), row.target, kinds=[kind.name])
     assert [one.kind for one in found.rows] == [kind.name]
     gain = found.rows[0].gain
     assert gain.saved > 0
     assert gain.measure == kind.measure
-    assert gain.verdict in ("equal", "within tolerance"), gain.reason
+    verified = ("not verified",) if "{...}" in row.example else ("equal", "within tolerance")
+    assert gain.verdict in verified, gain.reason
     assert found.rows[0].remedies
 
 
