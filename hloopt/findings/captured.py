@@ -13,7 +13,7 @@ from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.rewrite.site import is_replaceable
 
-__all__ = ["constants"]
+__all__ = ["constant_bytes", "constants"]
 
 _LEAST: Final = 1 << 16
 """Bytes of a constant that may be an array of the user's."""
@@ -51,7 +51,7 @@ def constants(subject: Subject) -> Iterator[FindingCandidate]:
         ),
         partial(_as_arguments, keep=False),
         tuple(dict.fromkeys(readers)),
-        counted=_bytes,
+        counted=constant_bytes,
         unit="bytes of constants",
         exact=partial(_as_arguments, keep=True),
         exactly="with the same arrays as arguments",
@@ -72,7 +72,8 @@ def _is_captured(one: Instruction) -> bool:
     return array is None or not np.array_equiv(array.reshape(-1)[:1], array)
 
 
-def _bytes(module: Module) -> float:
+def constant_bytes(module: Module) -> float:
+    """The bytes of all that are found."""
     return float(sum(one.shape.byte_size for one in _captured(module)))
 
 

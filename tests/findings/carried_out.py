@@ -34,6 +34,7 @@ import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.findings import KINDS, Findings, Planner, pipeline_for
+from hloopt.findings.captured import constant_bytes
 from hloopt.findings.finding import Measure
 from hloopt.findings.folding import elements_read
 from hloopt.ir.build import clone_module
@@ -119,6 +120,9 @@ def measured(
         return before, after
     if measure == "accuracy":
         return facts["before not finite"], facts["after not finite"]
+    if kind == "captured-constant":
+        before, after = (constant_bytes(opened(side)) for side in sides)
+        return before, after
     if measure == "compile time":
         before, after = (elements_read(opened(side)) for side in sides)
         return before, after
