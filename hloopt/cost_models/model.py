@@ -17,8 +17,9 @@ from hloopt.targets import Target
 
 __all__ = ["NOTHING", "Bound", "Comparison", "CostModel", "PairCostModel", "RunTime"]
 
-Bound: TypeAlias = Literal["memory", "compute", "launch", "contention"]
-"""What a kernel waits for longest; contention is updates of one place that wait for each other."""
+Bound: TypeAlias = Literal["memory", "compute", "launch", "contention", "link"]
+"""What a kernel waits for longest; contention is updates of one place that wait for each other, and a link is
+that between devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class RunTime:
     blocks, threads                   of the launch, threads in a block; 0 where the model uses none
     coalesced                         whether reads use whole transactions
     waiting_ns                        what updates of the same places wait for each other
+    link_ns                           what a collective takes on its link
     """
 
     flops: int
@@ -44,10 +46,13 @@ class RunTime:
     threads: int = 0
     coalesced: bool = True
     waiting_ns: float = 0.0
+    link_ns: float = 0.0
 
     def bound(self, launch_ns: float) -> Bound:
         """What the kernel waits for longest, the launch among it."""
         memory = self.read_ns + self.write_ns
+        if self.link_ns > max(memory, self.compute_ns, launch_ns):
+            return "link"
         if self.waiting_ns > max(memory, self.compute_ns, launch_ns):
             return "contention"
         if launch_ns >= max(memory, self.compute_ns):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import Final
 
+from hloopt.cost_models.collectives import LINKS, collective_run_time
 from hloopt.cost_models.contention import waiting_ns
 from hloopt.cost_models.gemm import NAME as GEMM
 from hloopt.cost_models.gemm import gemm_run_time
@@ -72,6 +73,9 @@ class Predictor:
                 return found, GEMM
             found = blas_run_time(kernel, least, self.target)
             return (least, ROOFLINE) if found is None else (found, BLAS)
+        linked = collective_run_time(kernel, self.target)
+        if linked is not None and self.model.name != ROOFLINE:
+            return linked, LINKS
         if kernel.op.family not in _BY_ROOFLINE:
             priced = self.model.run_time(kernel)
             if isfinite(priced.exec_ns):  # else no tiling of a Triton kernel fits this device

@@ -15,6 +15,7 @@ __all__ = [
     "FindingRemedy",
     "Gain",
     "KernelShare",
+    "LinkedCollectives",
     "LoopBuffer",
     "Measure",
     "ReducedDot",
@@ -352,4 +353,38 @@ class ContendedScatter:
             "worst_seconds": self.worst,
             "compare_and_swap_seconds": self.swapped,
             "native": self.native,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedCollectives:
+    """Collectives of one kind over the same link, as the table of links has it: an estimate.
+
+    over     ``8 devices along 'x' by 18 NVLinks``
+    names    in the plan; ``line`` is that of the one that takes longest
+    count    how often they are made in a run, ``exact`` where the module shows that
+    bytes    of their results, in all
+    seconds  of all of them, one after the other
+    """
+
+    opcode: str
+    over: str
+    names: tuple[str, ...]
+    line: str
+    count: int
+    bytes: int
+    seconds: float
+    exact: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "opcode": self.opcode,
+            "over": self.over,
+            "names": list(self.names),
+            "line": self.line,
+            "count": self.count,
+            "count_known": self.exact,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
         }

@@ -12,6 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.findings import (
     captured,
+    collectives,
     contention,
     donation,
     duplicates,
@@ -88,6 +89,13 @@ KINDS: Final = tuple(
             "time",
             loop_products.products,
         ),
+        (
+            "loop-collective",
+            "collective that could be outside of its loop",
+            "time",
+            collectives.in_loops,
+        ),
+        ("collectives-in-a-row", "all-reduces one after the other", "time", collectives.in_a_row),
         ("loop-kernels", "loop of small kernels", "time", loops.kernels),
         ("loop-copy", "copy in each iteration of a loop", "time", loop_copies.in_loops),
         ("parallel-scan", "scan that could be parallel", "time", recurrences.parallel_scans),

@@ -10,12 +10,14 @@ from typing import Any, Final
 from hloopt.analysis.measured import JoinedTimes
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
+from hloopt.findings.collectives import linked
 from hloopt.findings.contention import contended
 from hloopt.findings.finding import (
     ContendedScatter,
     Finding,
     FindingRemedy,
     KernelShare,
+    LinkedCollectives,
     LoopBuffer,
     ReducedDot,
     RefusedArray,
@@ -28,6 +30,7 @@ from hloopt.findings.planning import Planner, check_planned_for, is_planned
 from hloopt.findings.products import reduced_dot
 from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import FindingCandidate, Subject, Tried
+from hloopt.interpret.shards import meshes_of
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
 from hloopt.ir.walk import callers_first
@@ -69,6 +72,7 @@ class Findings(Displayed):
     arrays    the largest between kernels, each with the refusal that keeps it in memory and both prices
     reduced   a dot that the compiler computes as a sum, if there is one
     scatters  whose time depends on how many indices are equal
+    links     what collectives take, by kind and link
     rows      the findings, those that gain most first
     useless   how many candidates were tried and gained nothing, or changed the results, by kind
     untried   how many smaller candidates were left out, by kind
@@ -87,6 +91,7 @@ class Findings(Displayed):
     arrays: tuple[RefusedArray, ...]
     reduced: ReducedDot | None
     scatters: tuple[ContendedScatter, ...]
+    links: tuple[LinkedCollectives, ...]
     rows: tuple[Finding, ...]
     useless: dict[str, int]
     untried: dict[str, int]
@@ -109,6 +114,7 @@ class Findings(Displayed):
             "arrays": [one.to_json() for one in self.arrays],
             "reduced_dot": None if self.reduced is None else self.reduced.to_json(),
             "scatters": [one.to_json() for one in self.scatters],
+            "collectives": [one.to_json() for one in self.links],
             "findings": [one.to_json() for one in self.rows],
             "without_gain": self.useless,
             "untried": self.untried,
@@ -141,6 +147,7 @@ def find(
     """
     check_planned_for(planner.predictor.target, module)
     module = clone_module(module)
+    _count_devices(module)
     if is_planned(module):
         planner, label = Planner(Pipeline(()), planner.predictor), "as given"
     else:
@@ -168,11 +175,19 @@ def find(
         largest_kept(subject),
         reduced_dot(subject),
         contended(subject),
+        linked(subject),
         tuple(found.best() if real.device is None else found.measured(real.device)),
         found.useless,
         found.untried,
         run,
     )
+
+
+def _count_devices(module: Module) -> None:
+    """Say how many partitions a module has where only its mesh does: then all of them can be run."""
+    counts = [mesh.count for mesh in meshes_of(module).values()]
+    if counts and not {"num_partitions", "replica_count"} & module.attributes.keys():
+        module.attributes["num_partitions"] = max(counts)
 
 
 def _locate(module: Module) -> None:

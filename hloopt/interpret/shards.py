@@ -37,6 +37,7 @@ __all__ = [
     "ShardTiling",
     "check_shards",
     "is_boundary",
+    "meshes_of",
     "shards",
     "tiling_of",
     "tiling_of_sharding",
@@ -129,7 +130,7 @@ def _of_values(instruction: Instruction, name: str, ranks: Sequence[int]) -> lis
     if len(found) != len(ranks):
         raise ValueError(f"{name} has {len(found)} shardings for {len(ranks)} operands")
     computation = instruction.computation
-    meshes = _meshes(computation.module if computation is not None else None)
+    meshes = meshes_of(computation.module if computation is not None else None)
     return [
         _of_mesh(meshes.get(mesh), mesh, dims, rank)
         for (mesh, dims), rank in zip(found, ranks, strict=True)
@@ -204,7 +205,7 @@ def _tiling(devices: Sequence[int], dims: Sequence[int], used: list[list[int]]) 
     return ShardTiling(counts, tuple(places), tuple(rests))
 
 
-def _meshes(module: Module | None) -> dict[str, Mesh]:
+def meshes_of(module: Module | None) -> dict[str, Mesh]:
     """The meshes of ``frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=4]>}}``."""
     attributes = module.attributes if module is not None else {}
     text = _plain(FrontendAttributes.of(attributes).get("xla.sdy.meshes"))

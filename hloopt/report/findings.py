@@ -11,6 +11,7 @@ from rich.console import Console
 from hloopt.findings import (
     KINDS,
     ContendedScatter,
+    LinkedCollectives,
     Finding,
     Findings,
     Gain,
@@ -32,6 +33,7 @@ __all__ = ["kinds_json", "kinds_table", "show_findings"]
 _WIDTH: Final = 80
 _INDENT: Final = "   "
 _MUCH: Final = 1 << 20
+_LINKS: Final = 6
 """Bytes of a peak from which on it is told what is alive there."""
 _VERDICTS: Final = {"nothing verified": "no result has a finite number, so nothing is verified"}
 _HOW: Final = {"model": "in the program", "flag": "XLA flag", "hloopt": "hloopt"}
@@ -195,6 +197,8 @@ def _notes(found: Findings) -> Iterator[str]:
     for scatter in found.scatters:
         if scatter.name not in said:
             yield f"- {_scatter_text(scatter)}"
+    for one in found.links[:_LINKS]:
+        yield f"- {_link_text(one)}"
     if found.untried:
         left = sum(found.untried.values())
         yield f"- {left} smaller candidates were not tried: a larger -n tries more"
@@ -275,6 +279,16 @@ def _scatter_text(row: ContendedScatter) -> str:
             "as jaxlib 0.10.2 to 0.11.0)"
         )
     return f"{text}; sorted by index, with indices_are_sorted=True, they are summed first and do not wait"
+
+
+def _link_text(row: LinkedCollectives) -> str:
+    place = f" at {row.line}" if row.line else ""
+    several = "" if row.count == 1 else "s"
+    return (
+        f"{row.count:,}{'' if row.exact else '+'} {row.opcode}{several}{place} over {row.over}, "
+        f"{byte_size(row.bytes)} in all: {seconds(row.seconds)}, an estimate by datasheets of links, without "
+        "waiting for other devices"
+    )
 
 
 def _array_text(row: RefusedArray) -> str:
