@@ -1,4 +1,4 @@
-"""How long collectives take: estimates from a table of links (``links.toml``), as NCCL chooses between its rings.
+"""How long collectives take: estimates by a table of links (``links.toml``), as NCCL chooses its rings.
 
 A ring of n devices passes a part of n in each step, and all parts in ``steps`` steps
 

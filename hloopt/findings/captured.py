@@ -35,13 +35,13 @@ def constants(subject: Subject) -> Iterator[FindingCandidate]:
         tuple(dict.fromkeys((largest, *readers, *found[1:]))),
         f"%{largest.name} {count} of {total:,} bytes{'' if len(found) == 1 else ' in all'} that the function "
         "did not get as arguments: it closes over them, so each is part of the program, which is read, "
-        "hashed, optimised and stored with it, and the device holds a copy beside the caller's. New values are a "
-        "new program, which is compiled again.",
+        "hashed, optimised and stored with it, and the device holds a copy beside the caller's. With other "
+        "values it is another program, which is compiled again.",
         (
             FindingRemedy(
                 "model",
-                "pass the array as an argument of the jitted function (jax.jit(lambda w, x: f(w, x)), weights in "
-                "the pytree of parameters; for methods, equinox.filter_jit or nnx.jit)",
+                "pass the array as an argument of the jitted function (jax.jit(lambda w, x: f(w, x)), with "
+                "weights in the pytree of parameters; for methods, equinox.filter_jit or nnx.jit)",
             ),
             FindingRemedy(
                 "model",
@@ -63,7 +63,7 @@ def _captured(module: Module) -> list[Instruction]:
 
 
 def _is_captured(one: Instruction) -> bool:
-    """Whether a constant is large and holds more than one value; an elided one has JAX's or XLA's word for it."""
+    """Whether a constant is large and its values differ; of an elided one nothing is known, so they may."""
     if one.opcode != "constant" or not one.is_array or one.shape.byte_size < _LEAST:
         return False
     if not one.users or not is_replaceable(one):

@@ -43,7 +43,9 @@ def _over(collective: Instruction, target: Target) -> str:
 
 
 def linked(subject: Subject) -> tuple[LinkedCollectives, ...]:
-    """What collectives of the plan take by the table of links, those over the same link together, the longest first."""
+    """What collectives of the plan take by the table of links: those over the same link together, the longest
+    first.
+    """
     target, plan = subject.planner.predictor.target, subject.plan
     found: dict[tuple[str, str], list[KernelCost]] = {}
     for row in plan.rows:
@@ -83,14 +85,14 @@ def in_loops(subject: Subject) -> Iterator[FindingCandidate]:
             yield FindingCandidate(
                 (one,),
                 f"%{one.name} ({_over(one, target)}) is made in each of {runs:,} iterations of "
-                f"%{loop.name}, which change none of its operands: once before the loop is enough. XLA leaves "
-                f"it there, since what it gives, {one.shape.byte_size:,} bytes, is then kept while the loop runs.",
+                f"%{loop.name}, which change none of its operands: once before the loop is enough. XLA "
+                f"leaves it there: its {one.shape.byte_size:,} bytes would be kept while the loop runs.",
                 (
                     FindingRemedy(
                         "model",
-                        "call jax.lax.all_gather, psum ... before jax.lax.scan or fori_loop, and close over the "
-                        "result; where a sharding constraint makes it, put jax.lax.with_sharding_constraint "
-                        "before the loop",
+                        "call jax.lax.all_gather, psum ... before jax.lax.scan or fori_loop, and close over "
+                        "the result; where it comes from jax.lax.with_sharding_constraint, put that before "
+                        "the loop",
                     ),
                 ),
                 _out_of_the_loop,

@@ -33,7 +33,10 @@ _MOST: Final = 6
 
 @dataclass(frozen=True)
 class _Repeated:
-    """A value: the kernels that compute it, how often in all, and nanoseconds of each time, those before it included."""
+    """A value: the kernels that compute it, how often in all, and the nanoseconds of each time.
+
+    Those are of all that is computed for it, and of reading what that is computed from.
+    """
 
     value: Instruction
     kernels: tuple[Instruction, ...]
@@ -42,7 +45,7 @@ class _Repeated:
     read_ns: float
 
     def saved_ns(self, subject: Subject) -> float:
-        """What computing it once saves, by a first estimate, less writing it once and reading it as often as before."""
+        """By a first estimate: what computing it once saves, less writing it once and reading it each time."""
         target = subject.planner.predictor.target
         size = self.value.shape.byte_size / target.memory_bandwidth * 1e9
         moved = (1 + self.times) * size + subject.planner.predictor.launch_seconds * 1e9

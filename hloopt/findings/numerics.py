@@ -12,16 +12,16 @@ import numpy as np
 from hloopt.analysis.cost import module_cost
 from hloopt.errors import HlooptError
 from hloopt.findings.finding import FindingRemedy
+from hloopt.findings.stable import is_shifted, shifted
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.build import clone_module
-from hloopt.ops.traits import CONSTRAINTS, MOVING
 from hloopt.pipelines import parse_pipeline
 from hloopt.prover.compare import compare_modules
 from hloopt.prover.executor import Executor
 from hloopt.prover.trials import Trial, TrialInputs, TrialOptions, made
 from hloopt.rewrite import Controls
-from hloopt.rewrite.regions import combiner_computation, named_combiner
+from hloopt.rewrite.regions import named_combiner
 from hloopt.rewrite.site import Site
 from hloopt.runtime.tolerance import FREE, Tolerance
 
@@ -32,8 +32,6 @@ _PAIR: Final = "convert(convert(A)) => A"
 _FLOPS: Final = 2e7
 """The most that a module may compute for its results to be counted on every class of inputs."""
 _LARGE: Final = 100.0
-_SAME: Final = MOVING | CONSTRAINTS
-"""Ops whose elements are those of the operand: JAX keeps gradients and infinities away from a maximum."""
 _ANY: Final = Tolerance(rtol=1e-6)
 """Of conversions that are dropped every move counts: that of a whole rounding is what it is about."""
 
@@ -168,19 +166,9 @@ def _log_sum(log: Instruction) -> tuple[Instruction, Instruction] | None:
     if len(total.operands) != 2 or named_combiner(total.to_apply) != "add":
         return None
     power = total.operands[0]
-    if power.opcode != "exponential" or _is_shifted(power.operands[0]):
+    if power.opcode != "exponential" or is_shifted(power.operands[0]):
         return None
     return total, power
-
-
-def _is_shifted(given: Instruction) -> bool:
-    """Whether something that was reduced is taken off already."""
-    if given.opcode != "subtract":
-        return False
-    taken = given.operands[1]
-    while taken.operands and (taken.opcode == "select" or taken.opcode in _SAME):
-        taken = taken.operands[taken.opcode == "select"]
-    return taken.opcode == "reduce"
 
 
 def _shifted(module: Module, places: Sequence[Instruction]) -> bool:
@@ -189,27 +177,8 @@ def _shifted(module: Module, places: Sequence[Instruction]) -> bool:
         found = _log_sum(log)
         if found is None:
             return False
-        total, power = found
-        given = power.operands[0]
-        dtype, dims = given.array.dtype.name, total.dimensions
-        kept = tuple(dim for dim in range(given.array.rank) if dim not in dims)
         site = Site(log)
-        lowest = site.scalar(dtype, -np.inf)
-        region = combiner_computation(module, "maximum", dtype)
-        largest = site.make(
-            "reduce", given, lowest, shape=total.shape, dimensions=dims, to_apply=region
-        )
-        taken = site.make("broadcast", largest, shape=given.shape, dimensions=kept)
-        small = site.make("subtract", given, taken)
-        again = site.make("exponential", small)
-        summed = site.make(
-            "reduce",
-            again,
-            total.operands[1],
-            shape=total.shape,
-            dimensions=dims,
-            to_apply=total.to_apply,
-        )
+        summed, largest = shifted(*found, site)
         site.replace(site.make("add", site.make("log", summed), largest))
     return True
 

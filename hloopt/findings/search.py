@@ -146,14 +146,14 @@ def find(
     measured, too.  Raises ``UsageError`` for a plan of a GPU on a CPU.
     """
     check_planned_for(planner.predictor.target, module)
-    module = clone_module(module)
+    given, module = module, clone_module(module)
     _count_devices(module)
     if is_planned(module):
         planner, label = Planner(Pipeline(()), planner.predictor), "as given"
     else:
         _locate(module)
         parse_pipeline(_OPENED).run(module)
-    subject = Subject(module, planner)
+    subject = Subject(module, planner, given)
     begin("planning the module")
     real = real or RealRuns()
     run = None if real.joined is None else real.joined(subject.plan.module)

@@ -100,10 +100,14 @@ class Tried:
 
 
 class Subject:
-    """A module whose calls are inlined, and its plan: what kinds look through, and what changes are made on."""
+    """A module whose calls are inlined, and its plan: what kinds look through, and what changes are made on.
 
-    def __init__(self, module: Module, planner: Planner) -> None:
+    ``given`` is the module before that, where it is at hand.
+    """
+
+    def __init__(self, module: Module, planner: Planner, given: Module | None = None) -> None:
         self.module = module
+        self.given = given
         self.planner = planner
 
     @cached_property

@@ -83,6 +83,6 @@ function rooflineChart(rows, target, open) {
   });
   const drawn = s("svg", { viewBox: `0 0 ${WIDE} ${tall}`, class: "chart", role: "img", "aria-label": "roofline" }, axes(marks), slope, ...lines, ...dots,
     label((WIDE + EDGE) / 2, tall - 4, "flops per byte"));
-  const key = ["memory", "compute", "launch", "contention"].map((bound) => h("span", {}, h("i", { class: `dot ${bound}` }), `bound by ${bound}`));
+  const key = ["memory", "compute", "launch", "contention", "link"].map((bound) => h("span", {}, h("i", { class: `dot ${bound}` }), `bound by ${bound}`));
   return h("figure", {}, drawn, h("figcaption", { class: "key" }, key));
 }

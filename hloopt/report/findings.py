@@ -11,11 +11,11 @@ from rich.console import Console
 from hloopt.findings import (
     KINDS,
     ContendedScatter,
-    LinkedCollectives,
     Finding,
     Findings,
     Gain,
     KernelShare,
+    LinkedCollectives,
     LoopBuffer,
     MeasuredGain,
     ReducedDot,
@@ -197,8 +197,8 @@ def _notes(found: Findings) -> Iterator[str]:
     for scatter in found.scatters:
         if scatter.name not in said:
             yield f"- {_scatter_text(scatter)}"
-    for one in found.links[:_LINKS]:
-        yield f"- {_link_text(one)}"
+    for linked in found.links[:_LINKS]:
+        yield f"- {_link_text(linked)}"
     if found.untried:
         left = sum(found.untried.values())
         yield f"- {left} smaller candidates were not tried: a larger -n tries more"
