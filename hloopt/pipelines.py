@@ -156,6 +156,8 @@ _ALGEBRA = (
     "while-product-hoisting,while-output-sinking,while-product-sinking,linear-systems,linear-algebra,linear-systems,"
     "while-invariant-motion,fix(while-loop-simplifier,simplify,cse,dce),while-chain-folding"
 )
+# A dot with a vector, and a reduction in parts, join what is around them where a device runs them as code.
+_SUMS = "dot-strength-reduction,reduction-splitter"
 # Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
 # XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
 # takes one of each.  In O3 loops that run as one kernel come before: XLA has none.
@@ -194,11 +196,12 @@ _NATIVE = (
 _TEXTS: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": _QUICK,
-    "O2": f"{SIMPLIFICATION},{_ALGEBRA},{_FUSION}",
+    "O2": f"{SIMPLIFICATION},{_ALGEBRA},{_SUMS},{_FUSION}",
     "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
     "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
-    f"loop-fusion,attention-recognition,row-fusion,product-fusion,{_FUSION},loop-along-fusion,cse,dce",
+    f"loop-fusion,attention-recognition,{_SUMS},row-fusion,product-fusion,{_FUSION},loop-along-fusion,"
+    "horizontal-loop-fusion{instructions=256,cost_model=xla-2026},cse,dce",
     "device": _DEVICE,
     "device-cpu": "",
     "device-native": _NATIVE,

@@ -95,6 +95,8 @@ def moves_nothing(instruction: Instruction) -> bool:
     """Whether the result is the operand's bytes under another shape."""
     if instruction.opcode == "bitcast":
         return True
+    if instruction.opcode == "transpose":
+        return transpose_is_bitcast(instruction)
     if instruction.opcode != "reshape":
         return False
     shapes = (instruction.shape, instruction.operands[0].shape)

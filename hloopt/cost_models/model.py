@@ -33,6 +33,7 @@ class RunTime:
     coalesced                         whether reads use whole transactions
     waiting_ns                        what updates of the same places wait for each other
     link_ns                           what a collective takes on its link
+    launches                          of one run; ``exec_ns`` has those after the first
     """
 
     flops: int
@@ -47,6 +48,7 @@ class RunTime:
     coalesced: bool = True
     waiting_ns: float = 0.0
     link_ns: float = 0.0
+    launches: int = 1
 
     def bound(self, launch_ns: float) -> Bound:
         """What the kernel waits for longest, the launch among it."""
@@ -117,6 +119,10 @@ class CostModel(ABC):
 
         ``multi_output`` is for one consumer: the fused kernel writes the producer's results, too.
         """
+
+    def launched_run_time(self, instruction: Instruction) -> RunTime:
+        """Of the kernels that run it in the end, where the decisions of a strategy go by others."""
+        return self.run_time(instruction)
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone."""

@@ -34,7 +34,7 @@ _BY_ROOFLINE: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """How long one launch takes, in seconds, the launch itself included; ``by`` a model or the roofline."""
+    """How long one run takes, in seconds, its launches included; ``by`` a model or the roofline."""
 
     seconds: float
     bound: Bound
@@ -45,6 +45,7 @@ class Prediction:
     blocks: int = 0
     threads: int = 0
     coalesced: bool = True
+    launches: int = 1
 
 
 class Predictor:
@@ -77,7 +78,7 @@ class Predictor:
         if linked is not None and self.model.name != ROOFLINE:
             return linked, LINKS
         if kernel.op.family not in _BY_ROOFLINE:
-            priced = self.model.run_time(kernel)
+            priced = self.model.launched_run_time(kernel)
             if isfinite(priced.exec_ns):  # else no tiling of a Triton kernel fits this device
                 return self._with_waiting(kernel, priced), self.model.name
         return self._roofline.rates(kernel), ROOFLINE
@@ -103,4 +104,5 @@ class Predictor:
             found.blocks,
             found.threads,
             found.coalesced,
+            found.launches,
         )

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import floor, prod
 from pathlib import Path
@@ -42,6 +42,7 @@ from hloopt.cost_models.fused_loops import fused_loop_run_time
 from hloopt.cost_models.fused_rows import fused_rows_run_time
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import RunTime
+from hloopt.cost_models.split_reductions import parts_of_reduction, split_run_time
 from hloopt.cost_models.usage import Usage, UsageAnalysis
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
@@ -119,9 +120,37 @@ class Xla2026(KeptTimes):
         manner = kernel.blocks, coalesced
         total, read = self._reads_of(instruction).alone(self._times, manner)
         write = self._times.write(usage.bytes_written)
-        return self._together(
+        whole = self._together(
             usage.flops, total, usage.bytes_written, read, write, kernel, coalesced
         )
+        if kernel.kind != "reduction":
+            return whole
+        heroes = self.kernels.reductions(instruction)
+        return self._split(whole, heroes, self._reading(instruction, whole))
+
+    def launched_run_time(self, instruction: Instruction) -> RunTime:
+        """A reduction whose results blocks share has two launches; XLA cuts those in two before it fuses."""
+        whole = self.run_time(instruction)
+        if whole.launches > 1:
+            return whole
+        heroes = self.kernels.reductions(instruction)
+        return self._split(whole, heroes, self._reading(instruction, whole), by_cores=True)
+
+    def _reading(self, instruction: Instruction, whole: RunTime) -> Callable[[int], float]:
+        reads = self._reads_of(instruction)
+        return lambda blocks: reads.alone(self._times, (blocks, whole.coalesced))[1]
+
+    def _split(
+        self,
+        whole: RunTime,
+        heroes: Sequence[Instruction],
+        reading: Callable[[int], float],
+        *,
+        by_cores: bool = False,
+    ) -> RunTime:
+        """A reduction too long for a block, which XLA cuts before it fuses; or one that leaves cores idle."""
+        parts = parts_of_reduction(heroes, whole, self.target, by_cores=by_cores)
+        return split_run_time(whole, heroes, parts, reading, self._times) if parts > 1 else whole
 
     def _fused(
         self, producer: Instruction, consumer: Instruction, *, multi_output: bool
@@ -148,12 +177,23 @@ class Xla2026(KeptTimes):
         total, read = self._joined_reads(
             producer, consumer, slots, share, (kernel.blocks, coalesced)
         )
-        written, write = second.bytes_written, second.write_ns
+        # Partial results of blocks that share the consumer's are not among these.
+        written = used.bytes_written
+        write = second.write_ns if second.launches == 1 else self._times.write(written)
         if multi_output:
             written += first.bytes_written
             write += first.write_ns
-        flops = int(narrow(narrow(first.flops * times) + second.flops))
-        return self._together(flops, total, written, read, write, kernel, coalesced)
+        flops = int(narrow(narrow(first.flops * times) + used.flops))
+        whole = self._together(flops, total, written, read, write, kernel, coalesced)
+        if kernel.kind != "reduction":
+            return whole
+
+        def reading(blocks: int) -> float:
+            manner = blocks, coalesced
+            return self._joined_reads(producer, consumer, slots, share, manner)[1]
+
+        heroes = [one for side in (producer, consumer) for one in self.kernels.reductions(side)]
+        return self._split(whole, heroes, reading)
 
     def _tiled_as(self, producer: Instruction, bitcast: Instruction) -> KernelShape:
         """The kernel XLA sees for a Triton fusion and a bitcast of its result.

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.analysis.layout import is_descending
+from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion import apply
@@ -27,8 +29,10 @@ from hloopt.fusion.horizontal.member import (
 )
 from hloopt.fusion.limits import check_counts
 from hloopt.fusion.recorder import FusionRecorder
-from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.fusion.strategies import fusible_computations
+from hloopt.ir import Computation, Instruction, Module, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.targets import find_target
 from hloopt.types import ArrayShape
 
 __all__ = ["HorizontalLoopFusion"]
@@ -46,6 +50,9 @@ class HorizontalLoopFusion(Pass):
     shapes are equal into a kLoop fusion with all their results (``loop``), where they are not into a kInput
     fusion that computes one long array and slices it (``sliced``).  Only the entry computation is processed.
 
+    With a ``cost_model`` all computations are, and a group is joined only where the model says that its kernel
+    takes less time than its members; else each half of it is tried.
+
     era                of XLA: 2020 (up to 2023) makes sliced fusions only, of row-major kernels with as many
                        instructions each; 2024 both, and takes fusions that concatenate, too
     elements           the most elements of a kernel's result that is sliced, or concatenated
@@ -56,6 +63,8 @@ class HorizontalLoopFusion(Pass):
     loop_outputs       results of all kernels are fewer than this
     loop_op_outputs    the same where the first kernel is a single op
     parameter_bytes    pointers to operands and results take fewer bytes than this
+    cost_model         the model that has to price a group lower than its members; empty for none, as in XLA
+    target             the device that it prices for; with a model, one without blocks and threads is left alone
     prefix             begins the names of fusions and computations (XLA's second run, over copies: copy_)
     """
 
@@ -79,6 +88,8 @@ ENTRY main {
     loop_outputs: int = 32
     loop_op_outputs: int = 64
     parameter_bytes: int = 4000
+    cost_model: str = ""
+    target: str = "h200"
     prefix: str = ""
 
     def __post_init__(self) -> None:
@@ -89,7 +100,12 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction of the entry, and each fusion made, as reader until nothing is joined."""
         recorder = FusionRecorder(self, module, log)
-        _Fuser(self, module.entry, recorder).run()
+        if not self.cost_model:
+            _Fuser(self, module.entry, recorder).run()
+        elif (target := find_target(self.target)).has_threads:
+            model = recorder.model(self.cost_model, target)
+            for computation in fusible_computations(module):
+                _Fuser(self, computation, recorder, model).run()
         plan = recorder.close()
         return bool(plan.steps)
 
@@ -115,11 +131,16 @@ class _Fuser:
     """One computation while its kernels are joined."""
 
     def __init__(
-        self, options: HorizontalLoopFusion, computation: Computation, recorder: FusionRecorder
+        self,
+        options: HorizontalLoopFusion,
+        computation: Computation,
+        recorder: FusionRecorder,
+        model: CostModel | None = None,
     ) -> None:
         self.options = options
         self.computation = computation
         self.recorder = recorder
+        self.model = model
         self.words: dict[Instruction, Decision] = {}
 
     def run(self) -> None:
@@ -163,20 +184,48 @@ class _Fuser:
             if not stop:
                 self.words.update((member.instruction, stop) for member in run)
                 continue
-            made.append(self._join([member.instruction for member in run], consumer, sliced))
+            made += self._join([member.instruction for member in run], consumer, sliced)
         return made
 
-    def _join(self, members: list[Instruction], consumer: Instruction, sliced: bool) -> Instruction:
+    def _join(
+        self, members: list[Instruction], consumer: Instruction, sliced: bool
+    ) -> list[Instruction]:
+        """The fusion of some kernels; of parts of them, where the model prices the whole no lower than them."""
         fusion = join_members(members, consumer, sliced=sliced, prefix=self.options.prefix)
+        comparison = self._price(members, fusion)
+        if comparison is not None and comparison.gain_us <= 0:
+            body = fusion.calls
+            edit.remove(fusion)
+            edit.remove_computation(body)
+            self.words |= dict.fromkeys(members, forbid("slower", comparison=comparison))
+            half = len(members) // 2
+            parts = [part for part in (members[:half], members[half:]) if len(part) > 1]
+            return [made for part in parts for made in self._join(part, consumer, sliced)]
         first = members[0]
         names = (first.name, root_opcode(first))
         for at, member in enumerate(members[1:]):
             self.recorder.fused(
-                member, names, fusion, duplicated=False, multi_output=True, count=int(at == 0)
+                member,
+                names,
+                fusion,
+                duplicated=False,
+                multi_output=True,
+                comparison=comparison,
+                count=int(at == 0),
             )
             names = (fusion.name, names[1])
         replace_members(members, fusion, consumer)
-        return fusion
+        return [fusion]
+
+    def _price(self, members: Sequence[Instruction], fusion: Instruction) -> Comparison | None:
+        """The kernels by themselves and as one; None without a model."""
+        if self.model is None:
+            return None
+        launch = self.model.launch_ns
+        apart = sum(self.model.run_time(member).exec_ns + launch for member in members)
+        joined = self.model.run_time(fusion).exec_ns + launch
+        self.model.forget(fusion)
+        return Comparison(apart / 1000, joined / 1000)
 
     def _decide(self, first: HorizontalMember, other: HorizontalMember) -> Decision:
         return self.recorder.advice.decide(other.instruction, first.instruction)
@@ -189,7 +238,9 @@ class _Fuser:
         candidates = [found for source in sources if (found := self._candidate(source))]
         if len(candidates) < 2:
             return []
-        shared = _shared_parameters(candidates) if sliced else set()
+        # A price counts what is read in common; XLA, which has none here, leaves such kernels alone.
+        by_rule = sliced and self.model is None
+        shared = _shared_parameters(candidates) if by_rule else set()
         members = []
         for member in candidates:
             instruction = member.instruction

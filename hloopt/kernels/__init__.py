@@ -48,7 +48,8 @@ _NO_LAUNCH = FREE | CONTROL_FLOW | DEVICE_NUMBERS | {"get-dimension-size"}
 def is_kernel(instruction: Instruction) -> bool:
     """Whether an instruction of a top-level computation is a separate launch.
 
-    A reshape between row-major layouts and a bitcast are other names for the same bytes.
+    A reshape between row-major layouts, a transpose that its layouts undo and a bitcast are other names for the
+    same bytes.
     """
     return instruction.opcode not in _NO_LAUNCH and not moves_nothing(instruction)
 

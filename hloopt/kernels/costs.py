@@ -137,7 +137,7 @@ def _row(
     prediction: Prediction | None,
     sites: Mapping[Computation | None, tuple[str, ...]],
 ) -> KernelCost:
-    steps = _steps(entry)
+    steps = max(_steps(entry), prediction.launches if prediction else 1)
     return KernelCost(
         entry,
         kernel_lines(entry.module, entry) or sites.get(entry.computation, ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hloopt.analysis.emitters.tree_split import SPLIT_STEPS
 from hloopt.dataclass import dataclass
 
 __all__ = ["Limits"]
@@ -38,7 +39,7 @@ class Limits:
     reduction_row_elements: int = 1024 * 16
     reduction_row_batch: int = 8
     reduction_column_elements: int = 32 * 128
-    reduction_split_steps: int = 32
+    reduction_split_steps: int = SPLIT_STEPS
     scatter_ordered_indices: int = 32
     dot_loop_work: int = 100
     dot_library_flops: int = 1 << 28

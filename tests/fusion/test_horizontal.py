@@ -384,3 +384,69 @@ ENTRY e {
 
     module, _ = _run(text.replace(", control-predecessors={r}", ""), LOOP)
     assert _kernels(module) != []
+
+
+def _adam(sizes: list[int]) -> str:
+    """An optimizer's step over some vectors: the new parameter and the new momentum of each."""
+    lines, names = [], []
+    for at, size in enumerate(sizes):
+        kind = f"f32[{size}]{{0}}"
+        lines += [f"p{at} = {kind} parameter({2 * at})", f"g{at} = {kind} parameter({2 * at + 1})"]
+        lines += [f"a{at} = {kind} multiply(g{at}, g{at})", f"b{at} = {kind} add(p{at}, a{at})"]
+        names.append(f"b{at}")
+    shapes = ", ".join(f"f32[{size}]{{0}}" for size in sizes)
+    joined = "\n".join(lines)
+    return f"{HEAD}ENTRY e {{\n{joined}\nROOT r = ({shapes}) tuple({', '.join(names)})\n}}\n"
+
+
+GUARDED = HorizontalLoopFusion(cost_model="xla-2026")
+
+
+def test_a_group_is_joined_where_the_model_prices_it_lower() -> None:
+    text = _adam([16, 32, 48, 64])
+    fused = hloopt.optimize(hloopt.parse(text), "priority-fusion", target="h200").to_text()
+    module, plan = _run(fused, GUARDED)
+    assert len(_kernels(module)) == 1
+    assert all(step.comparison is not None and step.comparison.gain_us > 2 for step in plan.steps)
+    check(fused, GUARDED)
+
+
+def test_a_group_that_the_model_prices_higher_is_left_apart() -> None:
+    """One kernel reads all that it reads as it has to read the transposed array: not by whole transactions."""
+    lines = [
+        "p = f32[4096,3]{1,0} parameter(0)",
+        "q = f32[3,4096]{1,0} parameter(1)",
+        "t = f32[4096,3]{1,0} transpose(q), dimensions={1,0}",
+        "a = f32[4096,3]{1,0} add(p, t)",
+        "x = f32[260000]{0} parameter(2)",
+        "b = f32[260000]{0} multiply(x, x)",
+        "ROOT r = (f32[4096,3]{1,0}, f32[260000]{0}) tuple(a, b)",
+    ]
+    text = f"{HEAD}ENTRY e {{\n" + "\n".join(lines) + "\n}\n"
+    fused = hloopt.optimize(hloopt.parse(text), "priority-fusion", target="h200").to_text()
+    rules, _ = _run(fused, HorizontalLoopFusion())
+    module, plan = _run(fused, GUARDED)
+    assert len(_kernels(rules)) == 1
+    assert not plan.steps
+    refused = [one.decision for one in plan.refusals if one.decision.code == "slower"]
+    assert all(one.comparison is not None and one.comparison.gain_us <= 0 for one in refused)
+    assert len(refused) == 2
+    assert not [one for one in module if one.name.startswith("horizontally")]
+
+
+def test_a_loop_body_is_looked_at_with_a_model_only() -> None:
+    body = _adam([16, 32]).replace("ENTRY e", "ENTRY main")
+    inner = body[len(HEAD) :].replace("ENTRY main", "inner")
+    text = (
+        f"{HEAD}{inner}ENTRY e {{\n"
+        + "\n".join(f"q{at} = f32[{16 * (at // 2 + 1)}]{{0}} parameter({at})" for at in range(4))
+        + "\nROOT r = (f32[16]{0}, f32[32]{0}) call(q0, q1, q2, q3), to_apply=inner\n}\n"
+    )
+    fused = hloopt.optimize(hloopt.parse(text), "priority-fusion", target="h200").to_text()
+    assert _run(fused, HorizontalLoopFusion())[1].steps == []
+    assert _run(fused, GUARDED)[1].steps
+
+
+def test_a_device_without_threads_is_left_alone() -> None:
+    fused = _adam([16, 32])
+    assert not _run(fused, HorizontalLoopFusion(cost_model="xla-2026", target="host"))[1].steps

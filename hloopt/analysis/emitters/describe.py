@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from hloopt.analysis.emitters.in_place import updates_in_place
@@ -139,7 +140,13 @@ def _nothing(_: Region, __: Emission, ___: Target) -> ThreadLayout:
 
 
 def _loop(region: Region, _: Emission, target: Target) -> ThreadLayout:
-    return _over(region, loop_elements(region), target, "loop")
+    """Results of other numbers of elements have blocks of their own beside those of the first."""
+    found = _over(region, loop_elements(region), target, "loop")
+    numbers = {result.shape.elements for result in region.results}
+    if len(numbers) < 2:
+        return found
+    launch = loop_launch(sum(numbers), found.unroll.factor, target)
+    return replace(found, launch=launch)
 
 
 def _over(region: Region, elements: int, target: Target, kind: str) -> ThreadLayout:

@@ -110,6 +110,14 @@ class Kernels:
                 return loop
         return self._facts(instruction).kernel
 
+    def reductions(self, instruction: Instruction) -> list[Instruction]:
+        """The reduces that decide the form of an instruction's kernel."""
+        if self.of(instruction).kind != "reduction":
+            return []
+        found = self._facts(instruction).emission
+        heroes = found.heroes if found is not None else ()
+        return [hero for hero in dict.fromkeys(heroes) if hero.opcode == "reduce"]
+
     def pair(
         self, producer: Instruction, consumer: Instruction, *, multi_output: bool = False
     ) -> KernelShape:

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from math import isqrt
+from typing import Final
 
 from hloopt.analysis.reduction import ReductionDims
 from hloopt.dataclass import dataclass
+from hloopt.targets import Target
 
-__all__ = ["TreeOptions", "TreeSplit", "race_free_bound", "tree_split"]
+__all__ = [
+    "SPLIT_STEPS",
+    "TreeOptions",
+    "TreeSplit",
+    "race_free_bound",
+    "split_parts",
+    "tree_split",
+]
+
+
+SPLIT_STEPS: Final = 32
+"""Reads that a thread makes one after the other though half of the cores have none, from which on blocks share
+them: four at a time from memory they take longer than a second launch."""
+_LEAST_STEPS: Final = 4
+
+
+def split_parts(target: Target, blocks: int, threads: int, steps: int) -> int:
+    """Blocks of so many threads that share the ``steps`` of a result: enough to keep all cores busy."""
+    busy = target.cores * (target.threads_per_core // threads)
+    return max(1, min(-(-busy // blocks), steps // _LEAST_STEPS))
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,38 @@ from hloopt.codegen.writer import FunctionWriter, Pointee
 from hloopt.kernel_ir.expressions import Expr, Make, as_expr
 from hloopt.kernel_ir.statements import If, Return
 from hloopt.kernel_ir.types import VOID, vector
+from hloopt.kernels.families.loop import group_blocks, result_groups
 from hloopt.kernels.families.loop_along import loop_along, thread_sizes
 
 __all__ = ["EMITTERS", "bounded", "emit", "store_run", "strided"]
 
 
 def emit(f: FunctionWriter) -> None:
-    """Each thread: ``unroll`` neighbouring elements of every result, all computed before any is stored."""
-    numbers = [
-        argument.place.number for argument in f.launch.arguments if argument.place.kind == "result"
-    ]
-    elements = f.region.results[numbers[0]].shape.elements
+    """Each thread: ``unroll`` neighbouring elements of every result, all computed before any is stored.
+
+    Of results with other numbers of elements a thread has those of one number, by its block.
+    """
+    groups = result_groups(
+        f.region,
+        [one.place.number for one in f.launch.arguments if one.place.kind == "result"],
+    )
     unroll = f.tile["unroll"]
-    with strided(f, -(-elements // unroll)) as thread:
-        _run(f, numbers, thread, elements, unroll)
+    sizes = [f.region.results[group[0]].shape.elements for group in groups]
+    counts = [-(-elements // unroll) for elements in sizes]
+    if len(groups) == 1:
+        with strided(f, counts[0]) as thread:
+            _run(f, groups[0], thread, sizes[0], unroll)
+        return
+    every, threads, begin = f.global_thread("i"), f.launch.block[0], 0
+    for group, elements, count, blocks in zip(
+        groups, sizes, counts, group_blocks(counts, threads), strict=True
+    ):
+        first = begin * threads
+        begun = [as_expr(every) >= first] if first else []
+        with f.elements.when(*begun, as_expr(every) < first + count):
+            own = f.elements.symbol(as_expr(every - first), "own", 0, count - 1)
+            _run(f, group, own, elements, unroll)
+        begin += blocks
 
 
 @contextmanager

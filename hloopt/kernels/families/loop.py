@@ -24,7 +24,14 @@ from hloopt.kernels.kernel import (
 )
 from hloopt.kernels.spec import Argument, KernelPart, KernelSpec, Launch, LeafPlace, Tile, written
 
-__all__ = ["KERNELS", "loop_launches", "operands_read", "own_threads", "result_groups"]
+__all__ = [
+    "KERNELS",
+    "group_blocks",
+    "loop_launches",
+    "operands_read",
+    "own_threads",
+    "result_groups",
+]
 
 
 def operands_read(region: Region) -> tuple[Argument, ...]:
@@ -33,7 +40,7 @@ def operands_read(region: Region) -> tuple[Argument, ...]:
 
 
 def result_groups(region: Region, wanted: Iterable[int]) -> list[tuple[int, ...]]:
-    """Result leaves of ``wanted`` that one grid can compute: those with as many elements, in order."""
+    """Result leaves of ``wanted`` that one thread can compute: those with as many elements, in order."""
     groups: dict[int, list[int]] = {}
     for number in wanted:
         elements = region.results[number].shape.elements
@@ -78,22 +85,34 @@ def loop_launches(
     arguments: Sequence[Argument],
     suffix: str = "",
 ) -> tuple[KernelPart, ...]:
-    """Launches that compute some result leaves, one for each number of elements there is."""
+    """The launch that computes some result leaves; none where they have no element.
+
+    Leaves of other numbers of elements have blocks of their own (``group_blocks``).  Where a grid has no room
+    for those of all, there is a launch for each number.
+    """
     groups = result_groups(site.region, numbers)
-    steps: list[KernelPart] = []
-    for at, group in enumerate(groups):
-        elements = site.region.results[group[0]].shape.elements
-        blocks, threads = own_threads(site, -(-elements // tile["unroll"]), tile)
-        results = written(group)
-        steps.append(
-            Launch.linear(
-                suffix if len(groups) == 1 else f"{suffix}_{at}",
-                blocks,
-                threads,
-                (*arguments, *results),
-            )
+    if not groups:
+        return ()
+    counts = [
+        -(-site.region.results[group[0]].shape.elements // tile["unroll"]) for group in groups
+    ]
+    _, threads = own_threads(site, max(counts), tile)
+    blocks = sum(group_blocks(counts, threads))
+    if len(groups) == 1 or blocks <= site.target.grid_limit[0]:
+        together = min(blocks, site.target.grid_limit[0])
+        results = written(number for group in groups for number in group)
+        return (Launch.linear(suffix, together, threads, (*arguments, *results)),)
+    return tuple(
+        Launch.linear(
+            f"{suffix}_{at}", *own_threads(site, count, tile), (*arguments, *written(group))
         )
-    return tuple(steps)
+        for at, (count, group) in enumerate(zip(counts, groups, strict=True))
+    )
+
+
+def group_blocks(counts: Sequence[int], threads: int) -> list[int]:
+    """Blocks of so many threads for each of several numbers of threads, one after the other in the grid."""
+    return [-(-count // threads) for count in counts]
 
 
 KERNELS = (

@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from hloopt.analysis.emitters.reductions import vector_size
+from hloopt.analysis.emitters.tree_split import split_parts
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.families.column_reduction import column_sweep, small_column_sweep
@@ -42,7 +43,6 @@ from hloopt.kernels.spec import (
 __all__ = ["KERNELS", "combine_sweep", "form_of", "scratch_numbers"]
 
 _BLOCK = 256
-_LEAST_STEPS = 4
 _ATOMIC_BITS = 64
 
 
@@ -97,9 +97,7 @@ def _row(site: Site, reductions: Reductions) -> Sweep:
 
 def _parts(site: Site, sweep: Sweep) -> int:
     """Enough blocks to keep all cores busy, each with some steps."""
-    target = site.target
-    busy = target.cores * (target.threads_per_core // sweep.block)
-    return max(1, min(-(-busy // sweep.blocks), sweep.steps // _LEAST_STEPS))
+    return split_parts(site.target, sweep.blocks, sweep.block, sweep.steps)
 
 
 def _fits(site: Site) -> Verdict:

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
-from hloopt.ir import Instruction
+from hloopt.ir import Instruction, Module
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.regions import combiner_computation
 from hloopt.rewrite.site import Site, SitePass, row_major
+from hloopt.targets import find_target
 from hloopt.types import DTYPES, ArrayShape, DotDims, DType
 
 __all__ = ["DotStrengthReduction", "as_reduction"]
@@ -32,6 +33,7 @@ class DotStrengthReduction(SitePass):
 
     fast_math   whether to take dots of floats and complex numbers as well
     max_work    the most (M + N) * K of a dot with one vector
+    target      the device; dots for one without blocks and threads, which run in a library, stay as they are
     """
 
     opcode: ClassVar[str] = "dot"
@@ -46,10 +48,15 @@ ENTRY main {
 
     fast_math: bool = False
     max_work: int = 10_000_000
+    target: str = "h200"
 
     def __post_init__(self) -> None:
         if self.max_work < 0:
             raise UsageError(f"{self.name}: max_work must be non-negative, got {self.max_work}")
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        """Look at each dot once."""
+        return find_target(self.target).has_threads and super().run(module, log)
 
     def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
         """Replace one dot that is small and exact enough."""

@@ -10,6 +10,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.passes.reductions import plain_reduces, regrouping_obstacle
 from hloopt.rewrite import Pass, PassLog, own_attributes
 from hloopt.rewrite.site import Site
+from hloopt.targets import find_target
 
 __all__ = ["ReductionSplitter"]
 
@@ -27,6 +28,7 @@ class ReductionSplitter(Pass):
     need ``fast_math``.
 
     fast_math   whether to cut sums and products of floats and complex numbers as well
+    target      the device; one without blocks and threads has no such tiles, and is left alone
     """
 
     example: ClassVar[str] = """HloModule example
@@ -45,10 +47,13 @@ ENTRY main {
 """
 
     fast_math: bool = False
+    target: str = "h200"
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Look at each reduce, and at what becomes of it."""
         changed = False
+        if not find_target(self.target).has_threads:
+            return changed
         for reduce in plain_reduces(module):
             rest: Instruction | None = reduce
             while rest is not None and self.wants(rest):
