@@ -45,9 +45,11 @@ function memoryChart(found, open) {
   return h("figure", {}, drawn, h("figcaption", {}, read));
 }
 
+const LEAST = 1e-3;  // flops per byte
 function rooflineChart(rows, target, open) {
+  // Kernels that compute next to nothing are at the edge: they would take all the room of the others.
   const points = rows.filter((row) => row.flops && row.read + row.written && row.seconds)
-    .map((row) => ({ row, x: row.flops / (row.read + row.written), y: row.flops / row.one }));
+    .map((row) => ({ row, x: row.flops / (row.read + row.written), y: row.flops / row.one })).map((one) => ({ ...one, y: one.y * Math.max(1, LEAST / one.x), x: Math.max(one.x, LEAST), real: one }));
   const roofs = Object.entries(target.peaks).sort((a, b) => b[1] - a[1]).slice(0, 4);
   if (!points.length || !roofs.length) return note("No kernel here has flops to place below a roof.");
   const top = roofs[0][1] * 2, width = target.bandwidth, WIDE = wideOf();
@@ -64,24 +66,26 @@ function rooflineChart(rows, target, open) {
   for (let at = Math.ceil(Math.log10(bottom) / 3) * 3; 10 ** at <= top; at += 3)
     marks.push(line(EDGE, y(10 ** at), WIDE - 8, y(10 ** at)), label(EDGE - 6, y(10 ** at) + 4, countText(10 ** at), "end"));
   const most = Math.max(...rows.map((row) => row.seconds));
-  let below = -Infinity;  // labels are above their roofs, lower where that is taken
+  const names = [];
+  let below = -Infinity;  // labels are to the left of their roofs, where no kernel can be, or else above; lower where that is taken
   const lines = roofs.flatMap(([name, flops]) => {
     const knee = flops / width;
-    below = Math.max(y(flops) - 5, below + 15);
-    return [s("path", { d: `M${x(Math.max(low, Math.min(knee, high)))} ${y(flops)}H${WIDE - 8}`, class: "roof" }),
-      label(WIDE - 12, below, `${name}: ${countText(flops)}flop/s`, "end")];
+    const start = x(Math.min(knee, high)) - 8, beside = start - EDGE > 190;
+    below = Math.max(y(flops) + (beside ? 4 : -5), below + 15);
+    names.push(label(beside ? start : WIDE - 12, below, `${name}: ${countText(flops)}flop/s`, "end"));
+    return s("path", { d: `M${x(Math.max(low, Math.min(knee, high)))} ${y(flops)}H${WIDE - 8}`, class: "roof" });
   });
   const knee = Math.min(roofs[0][1] / width, high);
   const slope = s("path", { d: `M${x(low)} ${y(width * low)}L${x(knee)} ${y(width * knee)}`, class: "roof" });
-  const dots = points.sort((a, b) => b.row.seconds - a.row.seconds).slice(0, 1500).map(({ row, x: flops, y: rate }) => {
-    const dot = s("circle", { cx: x(flops), cy: y(rate), r: 3 + 9 * Math.sqrt(row.seconds / most), class: `dot ${row.bound}`, tabindex: 0,
+  const dots = points.sort((a, b) => b.row.seconds - a.row.seconds).slice(0, 1500).map(({ row, x: at, y: high, real: { x: flops, y: rate } }) => {
+    const dot = s("circle", { cx: x(at), cy: y(high), r: 3 + 9 * Math.sqrt(row.seconds / most), class: `dot ${row.bound}`, tabindex: 0,
       onclick: () => open(row.at), onkeydown: (event) => { if (event.key === "Enter") open(row.at); } });
     const title = s("title");
     title.textContent = `${program.names[row.at]}: ${timeText(row.seconds)}, ${flops.toPrecision(3)} flops per byte, ${countText(rate)}flop/s`;
     dot.append(title);
     return dot;
   });
-  const drawn = s("svg", { viewBox: `0 0 ${WIDE} ${tall}`, class: "chart", role: "img", "aria-label": "roofline" }, axes(marks), slope, ...lines, ...dots,
+  const drawn = s("svg", { viewBox: `0 0 ${WIDE} ${tall}`, class: "chart", role: "img", "aria-label": "roofline" }, axes(marks), slope, ...lines, ...dots, ...names,
     label((WIDE + EDGE) / 2, tall - 4, "flops per byte"));
   const key = ["memory", "compute", "launch", "contention", "link"].map((bound) => h("span", {}, h("i", { class: `dot ${bound}` }), `bound by ${bound}`));
   return h("figure", {}, drawn, h("figcaption", { class: "key" }, key));

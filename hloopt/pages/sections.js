@@ -29,10 +29,8 @@ function computes(number) {
 const figure = (value, words, more) => h("div", { class: "figure" }, h("b", {}, value), h("span", {}, words), more ? h("small", {}, more) : "");
 const gain = (before, after) => (before && after && before !== after ? `${timeText(before)} as given` : "");
 
-async function overviewSection() {
+function overviewSection() {
   const { seconds, given, counts, bounds } = overview;
-  const rows = await part("kernels");
-  await instructions();
   const shares = Object.entries(bounds).filter(([, spent]) => spent > 0);
   const spent = [h("div", { class: "split", "aria-hidden": "true" }, shares.map(([bound, one]) => h("span", { class: bound, style: { flexGrow: (100 * one) / seconds } }))),
     h("p", { class: "key" }, shares.map(([bound, one]) => h("span", {}, h("i", { class: bound }), `${bound} ${shareText(one / seconds)}`)))];
@@ -45,11 +43,25 @@ async function overviewSection() {
       figure(bytesText(counts.peak), "of memory", "as XLA assigns it"),
       figure(counts.instructions.toLocaleString("en"), "instructions", `${given.instructions.toLocaleString("en")} as given`)),
     seconds ? h("section", {}, h("h3", {}, "What the time is bound by"), spent) : "",
-    findings(overview.findings),
+    later(overviewTables));
+}
+
+// What needs data that is not unpacked yet comes below what is there, which does not move.
+function later(make) {
+  const box = h("div", { "aria-busy": "true" });
+  make().then((made) => fill(box, made), (error) => fill(box, h("p", { class: "problem" }, `This part cannot be shown: ${error.message}`)))
+    .finally(() => box.removeAttribute("aria-busy"));
+  return box;
+}
+
+async function overviewTables() {
+  const rows = await part("kernels");
+  await instructions();
+  return [findings(overview.findings),
     h("h3", {}, "What costs most"),
-    table(kernelColumns(seconds), rows.slice(0, 10), { open: (row) => inspect(row.at), empty: "no kernel runs" }),
+    table(kernelColumns(overview.seconds), rows.slice(0, 10), { open: (row) => inspect(row.at), empty: "no kernel runs" }),
     rows.length > 10 ? h("p", {}, h("a", { href: "#kernels" }, `all ${plural(rows.length, "kernel")}`)) : "",
-    overview.notes.length ? h("section", {}, h("h3", {}, "Notes"), h("ul", { class: "soft" }, overview.notes.map((one) => h("li", {}, one)))) : "");
+    overview.notes.length ? h("section", {}, h("h3", {}, "Notes"), h("ul", { class: "soft" }, overview.notes.map((one) => h("li", {}, one)))) : ""];
 }
 
 function findings(rows) {

@@ -84,6 +84,7 @@ def test_every_section_is_shown(browser: Any, address: str, width: int, theme: s
             arg=section,
         )
         page.wait_for_function("document.querySelector('main').innerText.length > 30")
+        page.wait_for_function("!document.querySelector('main [aria-busy]')")
         assert page.locator(".problem").count() == 0, section
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), section
     assert wrong == []
@@ -100,6 +101,7 @@ def test_nothing_jumps(browser: Any, address: str) -> None:
     )
     page.goto(address)
     page.wait_for_selector("main h2")
+    page.wait_for_function("!document.querySelector('main [aria-busy]')")
     for section in SECTIONS:
         page.evaluate("name => { location.hash = name; }", section)
         page.wait_for_timeout(80)
