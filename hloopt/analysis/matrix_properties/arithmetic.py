@@ -90,10 +90,12 @@ def elementwise(value: Instruction, of: Lookup, values: Values) -> MatrixPropert
         # A scalar predicate of a select, or bounds of a clamp.
         return NOTHING
     operands = [of(one) for one in value.operands]
-    if value.array.dtype.is_float and all(one is NOTHING for one in operands):
+    if value.array.dtype.is_float and any(one is NOTHING for one in operands):
+        # Beside what may be anything, repeated elements say nothing.
+        says_nothing = all(one is NOTHING or _is_only_constant(one) for one in operands)
         # A square matrix may be something and its own transpose.
         sides = [size for size in value.array.dims if size > 1]
-        if len(operands) == 1 or len(set(sides)) == len(sides):
+        if says_nothing and (len(operands) == 1 or len(set(sides)) == len(sides)):
             return NOTHING
     if value.opcode == "select":
         found = _selected(value, operands)
@@ -117,6 +119,13 @@ def elementwise(value: Instruction, of: Lookup, values: Values) -> MatrixPropert
         definite={**found.definite, **_definite(value, operands, values)},
         ranks=_ranks(value, operands),
         affine=affine,
+    )
+
+
+def _is_only_constant(one: MatrixProperties) -> bool:
+    """Whether all that is known is along which dimensions elements are the same, and what follows from it."""
+    return one.boxes is None and not (
+        one.bands or one.true_bands or one.hot or one.units or one.definite or one.orthonormal
     )
 
 
