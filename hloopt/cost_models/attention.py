@@ -22,7 +22,8 @@ from hloopt.analysis.attention import (
     Masking,
     attention_form,
     masking_of,
-    matrix_terms,
+    matrix_kind,
+    matrix_unit,
 )
 from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.region import region_of
@@ -131,10 +132,11 @@ def _executed(
 ) -> Iterator[tuple[Instruction, float]]:
     """What is computed for each score, and how often."""
     late, divisions = form.late_factors(), form.row_divisions()
+    unit = matrix_unit(form, target)
     packed = {
         one.contraction.lhs.instruction
         for one in form.contexts
-        if matrix_terms(one.contraction, target) == 1
+        if unit and matrix_kind(one.contraction) == (unit, 1)
     }
     for op in form.along:
         own = zip(form.sweeps, shares, strict=True)
@@ -153,6 +155,7 @@ def _executed(
 def _products_ns(form: Attention, target: Target, shares: Sequence[float]) -> float | None:
     """Nanoseconds of all products with every core at work; ``shares`` of its tiles each sweep computes."""
     total = 0.0
+    unit = matrix_unit(form, target)
     own = [
         (product, share)
         for sweep, share in zip(form.sweeps, shares, strict=True)
@@ -161,13 +164,14 @@ def _products_ns(form: Attention, target: Target, shares: Sequence[float]) -> fl
     for product, often in own:
         contraction = product.contraction
         flops = 2 * contraction.multiply_adds * often
-        terms = matrix_terms(contraction, target)
-        if terms:
-            peak = target.peak_flops(contraction.lhs.instruction.array.dtype.name, "matrix")
+        terms = 1
+        if unit:
+            peak = target.peak_flops(unit, "matrix")
             share = _SHARE_FROM.get(target.capability[0], _SHARE)
+            terms = 1 if unit == "f32" else matrix_kind(contraction)[1]
         else:
             peak, share = target.peak_flops("f32"), _SCALAR_SHARE
         if not peak:
             return None
-        total += flops * max(1, terms) / (peak * share) * 1e9
+        total += flops * terms / (peak * share) * 1e9
     return total

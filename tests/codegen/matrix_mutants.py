@@ -57,7 +57,9 @@ from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import Judge, Tolerance
 from tests.codegen.harness import planned, ran
 from tests.codegen.products import matrix_dot, module_of
+from tests.codegen.test_attention import fused
 from tests.codegen.test_dot_mma import F32, SMALL, gated, of_algorithm
+from tests.helpers.attention_text import AttentionText
 
 SUBJECTS: dict[str, tuple[str, str, dict[str, int]]] = {
     "bf16": (module_of([matrix_dot(("bf16", "bf16", "f32"), 40, 136, 40)]), "dot-mma", SMALL),
@@ -73,6 +75,11 @@ SUBJECTS: dict[str, tuple[str, str, dict[str, int]]] = {
         SMALL,
     ),
     "gated": (gated(40, 104, 40), "dot-mma", SMALL),
+    "attention in tf32": (
+        fused(AttentionText(1, 20, 40, 12, 20, kind="f32", mask="none"), precision="tf32"),
+        "attention",
+        {"rows": 16, "columns": 16, "prefetch": 1},
+    ),
     "parts": (
         module_of([matrix_dot(("bf16", "bf16", "f32"), 24, 264, 40)]),
         "dot-mma-split-k",
@@ -273,6 +280,12 @@ EQUIVALENT = (
     ),
     (("no value",), r"^chunk(_\d+)?\[\d+\] = ", "zeros beyond an edge of m or n are part of none"),
     (_EDGES, r"following(_\d+)? < ", "a stage is written that no step reads any more"),
+    (_EDGES, r"^if \(column(_\d+)? < \d+\)", "weights beyond the last column multiply zeros"),
+    (
+        ("a step too late",),
+        r"distance = 2; distance > 0",
+        "lanes 3 and 1 apart reach the same four as those 2 and 1 apart",
+    ),
     (("no value",), r"nearest_tf32\(", "bits are cut off, not rounded, as the algorithm allows"),
 )
 """Changes of which nothing can be noticed: kinds, what their line has, and why."""

@@ -27,9 +27,11 @@ from tests.helpers.attention_text import AttentionText
 PLAIN = AttentionText()
 
 
-def fused(form: AttentionText, *, gradient: bool = False) -> str:
+def fused(form: AttentionText, *, gradient: bool = False, precision: str = "") -> str:
     """A program whose attention is kernels."""
     module = hloopt.parse(form.text(gradient=gradient))
+    if precision:
+        module = hloopt.optimize(module, f"dot-precision{{precision={precision}}}")
     plan = AttentionRecognition(always=True).fuse(module)
     assert plan.steps, plan.refusals
     return hloopt.optimize(module, "dce").to_text()
@@ -62,6 +64,59 @@ FORMS = {
 def test_forms(form: AttentionText) -> None:
     """Masks, biases, types, layouts and sizes."""
     check(form)
+
+
+TF32 = {
+    "causal": replace(PLAIN, kind="f32"),
+    "ragged": replace(PLAIN, rows=33, columns=65, depth=17, wide=9, batch=1, kind="f32"),
+    "turned": replace(PLAIN, columns=129, wide=36, batch=1, kind="f32", late=True, turned=True),
+    "one query": replace(PLAIN, rows=1, mask="none", columns=100, kind="f32"),
+    "tiny": AttentionText(1, 1, 8, 1, 2, kind="f32", mask="none"),
+    "long": replace(PLAIN, rows=17, columns=1000, batch=1, kind="f32", mask="given", low="-inf"),
+}
+
+
+@pytest.mark.parametrize("form", TF32.values(), ids=TF32)
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_f32_rounded_to_tf32(form: AttentionText, prefetch: int) -> None:
+    """Matrix units take f32 where its products may be rounded; operands are copied or computed."""
+    text = fused(form, precision="tf32")
+    program = check_kernel(
+        text, "attention", {"columns": 32, "prefetch": prefetch}, everywhere=False
+    )
+    assert "multiply_m16n8k8_tf32" in program.text
+
+
+def test_tf32_of_special_numbers() -> None:
+    """Infinities, NaN and numbers that would round to infinity."""
+    form = replace(PLAIN, mask="given", low="-inf", kind="f32")
+    module = hloopt.parse(fused(form, precision="tf32"))
+    q, k, v, keep = (np.array(one) for one in generate(module, 1))
+    q[0, 3, 2], k[0, 5, 1], k[1, 9, 0], v[0, 7, 4] = np.inf, -np.inf, np.nan, np.inf
+    v[0, 9, 2] = np.finfo(np.float32).max
+    keep[0, 8:] = True
+    keep[1] = False
+    check_kernel(module.to_text(), "attention", inputs=[q, k, v, keep], everywhere=False)
+
+
+def test_which_units_take_f32() -> None:
+    """TF32 where every product has leave and the device has it; bf16 in three terms has none of its own."""
+    kernel = find_kernel("attention")
+    form = replace(PLAIN, kind="f32", rows=128, columns=128, depth=64, wide=64)
+    for precision, target, units in (
+        ("tf32", "h200", 3),
+        ("tf32", "a100_sxm_80", 3),
+        ("tf32", "t4", 0),
+        ("bf16x3", "h200", 0),
+        ("", "h200", 0),
+    ):
+        text = fused(form, precision=precision)
+        site = Site(region_of(only(text)), find_target(target), Limits())
+        tile = kernel.tile(site)
+        assert tile["units"] == units
+        if units == 0:
+            with pytest.raises(UsageError, match="do not take these products"):
+                kernel.spec(site, {**tile, "units": 3})
 
 
 @pytest.mark.parametrize("units", [0, 1])
@@ -150,6 +205,18 @@ def test_gradients(form: AttentionText) -> None:
     assert ("const float rest" in program.text) == (form.kind == "bf16")
 
 
+def test_gradients_in_tf32() -> None:
+    """All products of f32 by TF32; what was bf16 is multiplied with two terms of f32, not three."""
+    _, _, exact = planned(fused(PLAIN, gradient=True), "attention")
+    narrow = fused(PLAIN, gradient=True, precision="tf32")
+    program = check_kernel(narrow, "attention", everywhere=False)
+    assert 0 < 2 * program.text.count("float rest") == exact.text.count("float rest")
+    assert "multiply_m16n8k8_tf32" not in program.text
+    wide = fused(GRADIENTS["f32"], gradient=True, precision="tf32")
+    program = check_kernel(wide, "attention", everywhere=False)
+    assert "multiply_m16n8k8_tf32" in program.text
+
+
 @pytest.mark.parametrize(
     ("tile", "words"),
     [
@@ -166,17 +233,19 @@ def test_tiles_that_cannot_be(tile: dict[str, int], words: str) -> None:
         planned(fused(form), "attention", tile)
 
 
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
 @pytest.mark.parametrize(
     ("depth", "gradient"), [(64, False), (128, False), (64, True), (128, True)]
 )
-def test_nothing_spills(depth: int, gradient: bool) -> None:
+def test_nothing_spills(depth: int, gradient: bool, kind: str) -> None:
     """The default tiles of usual sizes leave registers for all sums; no array is in memory."""
     try:
         nvrtc_for("sm_90")
     except DeviceError:
         pytest.skip("NVRTC is not installed")
-    form = AttentionText(64, 512, 512, depth, depth)
-    _, _, program = planned(fused(form, gradient=gradient), "attention")
+    form = AttentionText(64, 512, 512, depth, depth, kind=kind)
+    text = fused(form, gradient=gradient, precision="tf32" if kind == "f32" else "")
+    _, _, program = planned(text, "attention")
     compile_everywhere(program.text, ("sm_80", "sm_90"))
     found = compile_cuda(program.text, "sm_90").resources
     assert all(one.stack == 0 for one in found.values())

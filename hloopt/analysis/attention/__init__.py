@@ -6,7 +6,7 @@ from hloopt.analysis.attention.form import (
     TiledProduct,
     attention_form,
     matrix_kind,
-    matrix_terms,
+    matrix_unit,
 )
 from hloopt.analysis.attention.masking import Masking, masking_of
 from hloopt.analysis.attention.rescaling import LateFactor, Rescaling
@@ -24,5 +24,5 @@ __all__ = [
     "attention_form",
     "masking_of",
     "matrix_kind",
-    "matrix_terms",
+    "matrix_unit",
 ]

@@ -36,14 +36,22 @@ __all__ = [
     "TiledProduct",
     "attention_form",
     "matrix_kind",
-    "matrix_terms",
+    "matrix_unit",
 ]
 
 _VIEWS: Final = REARRANGING - {"reverse", "slice"}
 _UNITS: Final = ("bf16", "f16")
 """What matrix units multiply, with sums in f32."""
 _IN_BF16: Final = "dot_bf16_bf16_f32"
-_FIRST_UNITS: Final[Mapping[str, tuple[int, int]]] = {"f16": (7, 5), "bf16": (8, 0)}
+_IN_TF32: Final = "dot_tf32_tf32_f32"
+_SIXTEEN_BITS: Final = frozenset({_IN_TF32, "dot_bf16_bf16_f32_x3"})
+"""Algorithms to which an f32 is as good as the sum of two bf16."""
+_TO_TF32: Final = frozenset({"f32", "bf16"})
+_FIRST_UNITS: Final[Mapping[str, tuple[int, int]]] = {
+    "f16": (7, 5),
+    "bf16": (8, 0),
+    "f32": (8, 0),
+}
 
 
 @dataclass(frozen=True)
@@ -312,27 +320,46 @@ def matrix_kind(contraction: Contraction) -> tuple[str, int]:
 
     What was widened to f32 before is exact in its own type; the algorithm ``dot_bf16_bf16_f32`` rounds f32.  An
     f32 is the sum of three bf16, 8 bits each: their products with a bf16 are exact, and summed in f32 as the
-    product itself would be.
+    product itself would be.  Two are enough for algorithms that round more.
     """
     lhs, rhs = (_exact(side.instruction) for side in (contraction.lhs, contraction.rhs))
-    if str(contraction.hero.attributes.get("algorithm", "")) == _IN_BF16:
+    algorithm = _algorithm(contraction)
+    if algorithm == _IN_BF16:
         return ("bf16", 1) if {lhs, rhs} <= {"bf16", "f32"} else ("", 0)
     if rhs not in _UNITS:
         return "", 0
     if lhs == rhs:
         return rhs, 1
     if lhs == "f32" and rhs == "bf16" and contraction.kind.name == "f32":
-        return rhs, 3
+        return rhs, 2 if algorithm in _SIXTEEN_BITS else 3
     return "", 0
 
 
-def matrix_terms(contraction: Contraction, target: Target) -> int:
-    """How many steps of a matrix unit one product takes; 0 where the device, or the unit, does not take it.
+def matrix_unit(form: Attention, target: Target) -> str:
+    """The type in which matrix units of a device multiply all products of a form; empty where they do not.
 
-    ``mma.sync`` with sums in f32 takes f16 from sm_75 on, bf16 from sm_80 on.
+    ``mma.sync`` with sums in f32 takes f16 from sm_75 on, bf16 and TF32 from sm_80 on; f32 stands for TF32, as
+    in the rates of targets.
     """
-    kind, terms = matrix_kind(contraction)
-    return terms if kind and target.capability >= _FIRST_UNITS[kind] else 0
+    products = [one.contraction for one in (*form.scores, *form.contexts)]
+    kinds = {matrix_kind(one)[0] for one in products}
+    if len(kinds) == 1 and all(matrix_kind(one.contraction)[1] == 1 for one in form.scores):
+        (kind,) = kinds
+        if target.capability >= _FIRST_UNITS[kind]:
+            return kind
+    if target.capability >= _FIRST_UNITS["f32"] and all(map(_is_tf32, products)):
+        return "f32"
+    return ""
+
+
+def _is_tf32(contraction: Contraction) -> bool:
+    """Whether the factors of a product may be rounded to TF32."""
+    kinds = {one.array.dtype.name for one in contraction.hero.operands[:2]}
+    return _algorithm(contraction) == _IN_TF32 and kinds <= _TO_TF32
+
+
+def _algorithm(contraction: Contraction) -> str:
+    return str(contraction.hero.attributes.get("algorithm", ""))
 
 
 def _exact(value: Instruction) -> str:

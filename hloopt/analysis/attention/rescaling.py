@@ -200,7 +200,11 @@ def _size(
 
 
 def _holds(kind: DType, size: float) -> bool:
-    """Whether a type holds numbers of a size which are to be scaled later: f16 and f8 have few exponents."""
+    """Whether a type holds numbers of a size which are to be scaled later: f16 and f8 have few exponents.
+
+    What f16 has as 0 only once it is divided by the sum stays a small weight here.  Times an infinite value it
+    gives that infinity, as the exact weight does, where the text has NaN.
+    """
     greatest = float(ml_dtypes.finfo(kind.numpy).max)  # type: ignore[no-untyped-call]
     return greatest > _WIDE or _LEAST <= size <= greatest
 

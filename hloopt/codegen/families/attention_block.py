@@ -17,6 +17,7 @@ from hloopt.codegen.families.attention_products import (
     HALVES,
     LaneProducts,
     MatrixProducts,
+    Tf32Products,
     TileProducts,
     WarpLanes,
 )
@@ -25,7 +26,7 @@ from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.kernel_ir.expressions import Array, Expr, Select, as_expr, both
-from hloopt.kernels.families.attention import WARP_ROWS, masking_in
+from hloopt.kernels.families.attention import TF32, WARP_ROWS, masking_in
 from hloopt.kernels.families.sweeps import WARP
 
 __all__ = ["AttentionBlock"]
@@ -87,8 +88,9 @@ class AttentionBlock:
         self.threads = f.launch.block[0]
         self.columns = form.count(form.columns)
         self._place()
-        kind = MatrixProducts if f.tile["units"] else LaneProducts
-        self.products: TileProducts = kind(f, self.lanes, self.width)
+        kinds: dict[int, type[TileProducts]] = {0: LaneProducts, TF32: Tf32Products}
+        kind = kinds.get(f.tile["units"], MatrixProducts)
+        self.products = kind(f, self.lanes, self.width)
         depths = [one.contraction.size("k") for one in form.scores]
         inner = [one.contraction.size("n") for one in form.contexts]
         for product, depth in zip(form.scores, depths, strict=True):

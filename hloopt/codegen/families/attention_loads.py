@@ -7,7 +7,8 @@ element by element and written, into the same tile at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 
 from hloopt.analysis.attention import TiledProduct
@@ -78,6 +79,8 @@ class ColumnTiles:
             return block.tiles[0]
         if number in self.copied:
             scope.add(Wait(0))
+            if block.products.rounds_copies:
+                _round(block, self._lines(number), block.tiles[number % 2])
         block.f.barrier()
         if number + 1 < len(self.operands):
             self._load(number + 1)
@@ -89,11 +92,14 @@ class ColumnTiles:
         if len(self.block.tiles) == 1 or (is_last and number % 2 == 0):
             self.block.f.barrier()
 
-    def _load(self, number: int) -> None:
+    def _lines(self, number: int) -> _Lines:
         block, (product, group) = self.block, self.operands[number]
-        tile = block.tiles[number % len(block.tiles)]
         side, axes = product.contraction.rhs, block.form.columns
-        lines = _Lines(product, side, group, axes, self.first, block.columns, block.width)
+        return _Lines(product, side, group, axes, self.first, block.columns, block.width)
+
+    def _load(self, number: int) -> None:
+        block, lines = self.block, self._lines(number)
+        tile = block.tiles[number % len(block.tiles)]
         if len(block.tiles) > 1 and _is_copied(block, lines):
             _copy(block, lines, tile)
             block.e.scope.add(Commit())
@@ -140,6 +146,31 @@ def _memory_of(
 
 def _copy(block: AttentionBlock, lines: _Lines, tile: Array) -> None:
     """Begin to copy; zeros behind the last line, and behind the last element of each."""
+    depth = lines.product.contraction.size(lines.group)
+    run = _chunk(block, lines.product)
+    with _chunks(block, lines) as (line, place, target):
+        at = block.e.symbol(lines.first + line, "at", 0, lines.first.high + lines.count - 1)
+        tests = [*below(at, lines.size), *below(place, depth - run + 1)]
+        there = _memory_of(block, lines, narrowed(at, lines.size), narrowed(place, depth - run + 1))
+        assert there is not None, "it lies in memory"
+        memory, start = there
+        source = memory.address(start)
+        block.e.scope.add(Copy(tile.address(target), source, VECTOR_BYTES, both(tests)))
+
+
+def _round(block: AttentionBlock, lines: _Lines, tile: Array) -> None:
+    """Round what a thread has copied, once for all warps that multiply it."""
+    e, run = block.e, _chunk(block, lines.product)
+    with _chunks(block, lines) as (_, _, target):
+        copied = [
+            e.scope.declare(tile.element, tile[target + lane], "copied") for lane in range(run)
+        ]
+        block.products.put(tile, target, [block.products.stored(one) for one in copied])
+
+
+@contextmanager
+def _chunks(block: AttentionBlock, lines: _Lines) -> Iterator[tuple[Index, Index, Index]]:
+    """For each chunk that this thread copies: its line, its place in that, and where it goes."""
     f, e, run = block.f, block.e, _chunk(block, lines.product)
     depth = lines.product.contraction.size(lines.group)
     padded = block.products.depth(depth)
@@ -153,15 +184,7 @@ def _copy(block: AttentionBlock, lines: _Lines, tile: Array) -> None:
             line, place = delinearize(inside, (lines.count, runs))
             line = e.symbol(line, "line", 0, lines.count - 1)
             place = e.symbol(place * run, "place", 0, (runs - 1) * run)
-            at = e.symbol(lines.first + line, "at", 0, lines.first.high + lines.count - 1)
-            tests = [*below(at, lines.size), *below(place, depth - run + 1)]
-            there = _memory_of(
-                block, lines, narrowed(at, lines.size), narrowed(place, depth - run + 1)
-            )
-            assert there is not None, "it lies in memory"
-            memory, start = there
-            target = tile.address(line * length + place)
-            e.scope.add(Copy(target, memory.address(start), VECTOR_BYTES, both(tests)))
+            yield line, place, line * length + place
 
 
 def _load(block: AttentionBlock, lines: _Lines, tile: Array) -> None:
@@ -200,7 +223,8 @@ def _load(block: AttentionBlock, lines: _Lines, tile: Array) -> None:
                     _, where = operand_place(lines.side, counts)
                     value = e.value(lines.side.instruction, where)
                     source = lines.side.instruction.array.dtype
-                    values.append(stored_factor(e, value, source, product, kind))
+                    value = stored_factor(e, value, source, product, kind)
+                    values.append(block.products.stored(value))
                 block.products.put(tile, target, values)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from hloopt.analysis.attention import TiledProduct, matrix_kind
 from hloopt.analysis.index import Index
 from hloopt.codegen.elements import Elements
-from hloopt.codegen.loads import VECTOR_BYTES
 from hloopt.codegen.scalars import convert, literal
 from hloopt.codegen.writer import FunctionWriter
 from hloopt.dataclass import dataclass
@@ -29,7 +29,7 @@ from hloopt.kernel_ir.expressions import (
 )
 from hloopt.kernel_ir.statements import LoadMatrices, MultiplyMatrices
 from hloopt.kernel_ir.types import FLOAT, INT, UINT, VOID, vector
-from hloopt.kernels.families.attention import padded_row
+from hloopt.kernels.families.attention import WARP_ROWS, padded_row
 from hloopt.types import DType, dtype
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "PAIR",
     "LaneProducts",
     "MatrixProducts",
+    "Tf32Products",
     "TileProducts",
     "WarpLanes",
     "stored_factor",
@@ -71,6 +72,8 @@ class TileProducts(ABC):
     f: FunctionWriter
     lanes: WarpLanes
     width: int
+    rounds_copies: ClassVar[bool] = False
+    """Whether what was copied asynchronously has to be rounded in shared memory."""
 
     @property
     def e(self) -> Elements:
@@ -125,6 +128,10 @@ class TileProducts(ABC):
         """Eights of columns that a context has."""
         return self.depth(product.contraction.size("n")) // EIGHT
 
+    def stored(self, value: Expr) -> Expr:
+        """An element as products take it from shared memory."""
+        return value
+
     def put(self, tile: Array, at: Index, values: Sequence[Expr]) -> None:
         """Write neighbours to shared memory."""
         for lane, value in enumerate(values):
@@ -138,7 +145,7 @@ class LaneProducts(TileProducts):
         return F32
 
     def row_length(self, depth: int) -> int:
-        return padded_row(depth, units=False)
+        return padded_row(depth, 0)
 
     def depth(self, depth: int) -> int:
         return -(-depth // EIGHT) * EIGHT
@@ -192,7 +199,8 @@ class MatrixProducts(TileProducts):
     Rows of a tile lie an odd number of 16 bytes apart, so that eight of them never meet in a bank.
     """
 
-    _DEEP = 16
+    deep: ClassVar[int] = 16
+    """Of what is read of a row at once: two chunks of 16 bytes."""
 
     def kind(self, product: TiledProduct) -> DType:
         return dtype(matrix_kind(product.contraction)[0])
@@ -202,10 +210,10 @@ class MatrixProducts(TileProducts):
         return terms == 1 and name == kind.name
 
     def row_length(self, depth: int) -> int:
-        return padded_row(depth, units=True)
+        return padded_row(depth, self.f.tile["units"])
 
     def depth(self, depth: int) -> int:
-        return -(-depth // self._DEEP) * self._DEEP
+        return -(-depth // self.deep) * self.deep
 
     def weights(self, hint: str) -> Array:
         return self.e.scope.array(FLOAT, (self.width // EIGHT, HALVES * PAIR), hint)
@@ -214,7 +222,7 @@ class MatrixProducts(TileProducts):
         return array[j, half * PAIR + pair]
 
     def put(self, tile: Array, at: Index, values: Sequence[Expr]) -> None:
-        width = min(len(values), VECTOR_BYTES // 2)
+        width = min(len(values), self.deep // 2)
         if width == 1 or not at.is_multiple(width):
             super().put(tile, at, values)
             return
@@ -230,22 +238,21 @@ class MatrixProducts(TileProducts):
     def scores(self, product: TiledProduct, own: Array, tile: Array, sums: Array) -> None:
         depth = product.contraction.size("k")
         length, lane = self.row_length(depth), self.lanes.lane
-        with self.e.counting(0, self.depth(depth) // self._DEEP, "k", type=INT, unroll=1) as k:
-            row = self.lanes.base + lane % self._DEEP
-            left = self._loaded(
-                own, row * length + k * self._DEEP + lane // self._DEEP * EIGHT, "left"
-            )
+        deep, chunk = self.deep, self.deep // 2
+        with self.e.counting(0, self.depth(depth) // deep, "k", type=INT, unroll=1) as k:
+            row = self.lanes.base + lane % WARP_ROWS
+            left = self._loaded(own, row * length + k * deep + lane // WARP_ROWS * chunk, "left")
             with self.e.counting(0, sums.dims[0] // 2, "j", type=INT, unroll=0) as j:
-                column = j * self._DEEP + lane // self._DEEP * EIGHT + lane % EIGHT
-                chunk = k * self._DEEP + lane // EIGHT % 2 * EIGHT
-                right = self._loaded(tile, column * length + chunk, "right")
+                column = j * WARP_ROWS + lane // WARP_ROWS * EIGHT + lane % EIGHT
+                place = k * deep + lane // EIGHT % 2 * chunk
+                right = self._loaded(tile, column * length + place, "right")
                 self._multiply(product, sums, j, [left[at] for at in range(4)], right)
 
     def context(self, product: TiledProduct, weights: Array, tile: Array, sums: Array) -> None:
         lane = self.lanes.lane
         length = self.row_length(product.contraction.size("n"))
         kind, terms = matrix_kind(product.contraction)
-        for k in range(self.width // self._DEEP):
+        for k in range(self.width // self.deep):
             places = [
                 weights[2 * k + at // 2, at % 2 * PAIR + pair]
                 for at in range(4)
@@ -253,8 +260,8 @@ class MatrixProducts(TileProducts):
             ]
             lefts = self._packed(places, kind, terms)
             with self.e.counting(0, sums.dims[0] // 2, "j", type=INT, unroll=0) as j:
-                row = lane % self._DEEP + k * self._DEEP
-                column = j * self._DEEP + lane // self._DEEP * EIGHT
+                row = lane % self.deep + k * self.deep
+                column = j * self.deep + lane // self.deep * EIGHT
                 right = self._loaded(tile, row * length + column, "right", is_transposed=True)
                 for left in lefts:
                     self._multiply(product, sums, j, left, right)
@@ -311,9 +318,63 @@ class MatrixProducts(TileProducts):
 
     def _cut(self, value: Expr) -> Expr:
         """The upper half of an f32's bits: a bf16 no greater in size."""
-        bits = Call("__float_as_uint", (value,), UINT)
+        bits = _bits(value)
         upper = Binary("&", bits, Number("0xffff0000u", UINT, 0xFFFF0000), UINT)
         return self.e.scope.declare(FLOAT, Call("__uint_as_float", (upper,), FLOAT), "upper")
+
+
+class Tf32Products(MatrixProducts):
+    """The same of f32, 8 deep: factors are rounded in shared memory, once for all warps.
+
+    Which of the elements along k a lane has does not matter as long as both operands have the same.  Of weights
+    it has neighbours, so it reads two rows of the values that follow each other.
+    """
+
+    deep: ClassVar[int] = 8
+    rounds_copies: ClassVar[bool] = True
+
+    def kind(self, product: TiledProduct) -> DType:
+        return F32
+
+    def rounds(self, product: TiledProduct, kind: DType) -> bool:
+        return False
+
+    def context(self, product: TiledProduct, weights: Array, tile: Array, sums: Array) -> None:
+        length = self.row_length(product.contraction.size("n"))
+        for k in range(self.width // self.deep):
+            left = [
+                self._rounded(weights[k, half * PAIR + pair], "left")
+                for pair in range(PAIR)
+                for half in range(HALVES)
+            ]
+            with self.e.counting(0, sums.dims[0], "j", type=INT, unroll=0) as j:
+                row, column = self.lanes.t * PAIR + k * self.deep, j * EIGHT + self.lanes.g
+                right = [
+                    self.e.scope.declare(UINT, _bits(tile[(row + pair) * length + column]), "right")
+                    for pair in range(PAIR)
+                ]
+                self._step(sums, j, left, right)
+
+    def stored(self, value: Expr) -> Expr:
+        return Call("__uint_as_float", (self._rounded(value, "rounded"),), FLOAT)
+
+    def _multiply(
+        self, product: TiledProduct, sums: Array, j: Index, left: Sequence[Expr], right: Array
+    ) -> None:
+        for side in range(2):
+            self._step(sums, j * 2 + side, left, (right[2 * side], right[2 * side + 1]))
+
+    def _step(self, sums: Array, j: Index, left: Sequence[Expr], right: Sequence[Expr]) -> None:
+        targets = tuple(sums[j, at] for at in range(HALVES * PAIR))
+        self.e.scope.add(MultiplyMatrices("m16n8k8.tf32", targets, tuple(left), tuple(right)))
+
+    def _rounded(self, value: Expr, hint: str) -> Expr:
+        nearest = self.f.uses.call("nearest_tf32", _bits(value), type=UINT)
+        return self.e.scope.declare(UINT, nearest, hint)
+
+
+def _bits(value: Expr) -> Expr:
+    return Call("__float_as_uint", (value,), UINT)
 
 
 def stored_factor(

@@ -16,8 +16,7 @@ from hloopt.analysis.attention import (
     Masking,
     attention_form,
     masking_of,
-    matrix_kind,
-    matrix_terms,
+    matrix_unit,
 )
 from hloopt.analysis.contraction import accumulator
 from hloopt.analysis.reduction import WARP_SIZE
@@ -45,11 +44,13 @@ from hloopt.kernels.spec import (
     written,
 )
 
-__all__ = ["KERNELS", "WARP_ROWS", "attention_of", "masking_in", "padded_row"]
+__all__ = ["KERNELS", "TF32", "WARP_ROWS", "attention_of", "masking_in", "padded_row"]
 
 WARP_ROWS: Final = 16
 """Rows of a warp: a lane has two of them, and two neighbouring columns of every eight."""
 
+TF32: Final = 3
+"""``units`` of products whose factors are rounded to TF32."""
 _EIGHT: Final = 8
 _MOST_ROWS: Final = 128
 _MOST_INNER: Final = 256
@@ -147,8 +148,13 @@ def _wanted(site: Site) -> Verdict:
     return YES(f"{form.scores[0].hero.name} need not be written")
 
 
-def padded_row(depth: int, *, units: bool) -> int:
-    """Elements from row to row of a tile in shared memory: neighbouring rows begin in other banks."""
+def padded_row(depth: int, units: int) -> int:
+    """Elements from row to row of a tile in shared memory: neighbouring rows begin in other banks.
+
+    Of TF32 eight words of four rows that lie two apart are in different ones, too.
+    """
+    if units == TF32:
+        return -(-depth // WARP_ROWS) * WARP_ROWS + 4
     if units:
         return -(-depth // WARP_ROWS) * WARP_ROWS + 8
     return -(-depth // _EIGHT) * _EIGHT + 4
@@ -156,12 +162,13 @@ def padded_row(depth: int, *, units: bool) -> int:
 
 def _shared_bytes(form: Attention, tile: Tile) -> int:
     """Bytes of the tiles: rows of each product of scores, columns of one or two products, and weights."""
-    rows, columns, units = tile["rows"], tile["columns"], bool(tile["units"])
-    own = sum(rows * padded_row(one.contraction.size("k"), units=units) for one in form.scores)
-    other = columns * padded_row(max(_depths(form)), units=units) * (1 + tile["prefetch"])
+    rows, columns, units = tile["rows"], tile["columns"], tile["units"]
+    own = sum(rows * padded_row(one.contraction.size("k"), units) for one in form.scores)
+    other = columns * padded_row(max(_depths(form)), units) * (1 + tile["prefetch"])
     if units:
-        return 2 * (own + other) + 16 * (len(form.scores) + 1)
-    weights = rows * padded_row(columns, units=units) if form.contexts else 0
+        size = 4 if units == TF32 else 2
+        return size * (own + other) + 16 * (len(form.scores) + 1)
+    weights = rows * padded_row(columns, units) if form.contexts else 0
     return 4 * (own + other + weights) + 16 * (len(form.scores) + 2)
 
 
@@ -173,13 +180,15 @@ def _room(site: Site) -> int:
     )
 
 
-def _takes_units_so(site: Site, form: Attention, units: int) -> bool:
-    """Whether matrix units take all products in whole steps, or in halves of them, which there are of f16."""
-    if not _takes_units(site, form):
-        return False
-    if units == 1:
-        return site.target.capability >= _WHOLE_STEPS
-    return matrix_kind(form.scores[0].contraction)[0] == "f16"
+def _units(site: Site, form: Attention) -> tuple[int, ...]:
+    """How matrix units of the device take all products, the best way first; none where they do not."""
+    unit = matrix_unit(form, site.target)
+    if unit == "f32":
+        return (TF32,)
+    ways = ((1,) if site.target.capability >= _WHOLE_STEPS else ()) + (
+        (2,) if unit == "f16" else ()
+    )
+    return ways if unit else ()
 
 
 def masking_in(form: Attention, tile: Tile) -> Masking | None:
@@ -193,15 +202,6 @@ def _is_worth_it(form: Attention, tile: Tile) -> bool:
     return masking is not None and masking.is_worth_it(tile["rows"], tile["columns"])
 
 
-def _takes_units(site: Site, form: Attention) -> bool:
-    """Whether matrix units take all products, and all in one type."""
-    products = (*form.scores, *form.contexts)
-    kinds = {matrix_kind(one.contraction)[0] for one in products}
-    if len(kinds) != 1 or not all(matrix_terms(one.contraction, site.target) for one in products):
-        return False
-    return all(matrix_kind(one.contraction)[1] == 1 for one in form.scores)
-
-
 def _tile(site: Site) -> Tile:
     form = attention_of(site.region)
     count, batch = form.count(form.rows), form.count(form.batch)
@@ -210,7 +210,7 @@ def _tile(site: Site) -> Tile:
         rows // 2 >= count or batch * -(-count // rows) < site.target.cores
     ):
         rows //= 2
-    units = _takes_units(site, form) * (2 if site.target.capability < _WHOLE_STEPS else 1)
+    units = next(iter(_units(site, form)), 0)
     wide = _wide(form)
     tile = {"rows": rows, "columns": 0, "units": units, "skip": 0, "vector": 8, "prefetch": 0}
     for most, columns in _ROOM.items():
@@ -240,7 +240,7 @@ def _tile_problem(site: Site, form: Attention, tile: Tile) -> str:
         return f"rows={rows} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
     if columns % WARP_ROWS or not WARP_ROWS <= columns <= _MOST_ROWS:
         return f"columns={columns} must be a multiple of {WARP_ROWS}, at most {_MOST_ROWS}"
-    if units not in (0, 1, 2) or (units and not _takes_units_so(site, form, units)):
+    if units not in (0, *_units(site, form)):
         return f"units={units}: matrix units of {site.target.name} do not take these products"
     if tile["skip"] not in (0, 1) or (tile["skip"] and masking_of(form) is None):
         return f"skip={tile['skip']}: no mask of places takes whole tiles away"
@@ -287,8 +287,8 @@ def _spec(site: Site, tile: Tile) -> KernelSpec:
 
 def _efficiency(site: Site, spec: KernelSpec) -> Efficiency:
     if spec.tile["units"]:
-        peaks = (site.target.peak_flops(kind, "matrix") for kind in ("bf16", "f16"))
-        peak = max(one or 0.0 for one in peaks)
+        unit = matrix_unit(attention_of(site.region), site.target)
+        peak = site.target.peak_flops(unit, "matrix") or 0.0
         scalar = site.target.peak_flops("f32") or 1.0
         return Efficiency(compute=max(0.35, 0.44 * peak / scalar), reason="matrix units multiply")
     return Efficiency(compute=0.35, reason="factors come from shared memory")
