@@ -23,6 +23,7 @@ __all__ = ["cli", "main"]
 # Loaded when used: ``hloopt --help`` must not wait for NumPy.  Name -> (module, one line).
 COMMANDS = {
     "bisect": ("bisect", "Find the pass, rewrite or kernel that changes the results of a module."),
+    "build": ("build", "Compile a module into a library of C that needs no Python."),
     "cache": ("cache", "Show where compiled programs are kept, or remove them."),
     "check": ("check", "Parse and verify modules."),
     "compare": (
@@ -62,7 +63,7 @@ COMMANDS = {
 GROUPS = {
     "Look": ("check", "stats", "graph", "report", "hash"),
     "Change": ("optimize", "defuse", "export"),
-    "Run": ("run", "study"),
+    "Run": ("run", "build", "study"),
     "Explain": ("why", "explain", "kernels"),
     "Compare": ("compare", "diff", "gate", "bisect", "reduce"),
     "Work on dumps": ("ls",),

@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import secrets
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ __all__ = [
     "form_named",
     "is_folder",
     "write_bytes",
+    "write_file",
     "write_text",
 ]
 
@@ -64,6 +66,23 @@ def write_bytes(output: str | None, content: bytes, name: str, *, form: str = "p
         _write(output, content, file_name(name, form))
 
 
+def write_file(output: str, made: Path) -> None:
+    """Write a file that was made elsewhere, which may be large, as ``write_bytes`` does its content."""
+    path = Path(output).resolve()
+    try:
+        _check_place(path)
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+        try:
+            shutil.copyfile(made, temporary)
+            shutil.copymode(path if path.exists() else made, temporary)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror or error}") from error
+
+
 def check_writable(output: str) -> None:
     """Raise ``UsageError`` where a file of this name cannot be written; nothing is left behind.
 
@@ -95,12 +114,17 @@ def _write(output: str, content: bytes, file_name: str) -> None:
         raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def _check_place(path: Path) -> None:
+    """Make the folder of a file that may be written.  Raises ``OSError``."""
     if path.parent.exists() and not path.parent.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a directory")
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    _check_place(path)
     if path.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"

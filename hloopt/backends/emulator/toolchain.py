@@ -23,6 +23,7 @@ __all__ = [
     "check_emulator",
     "compile_with",
     "find_compiler",
+    "identify",
     "machine_flags",
     "processor",
 ]
@@ -88,7 +89,7 @@ def find_compiler() -> HostCompiler:
     for command in [named] if named else [[name] for name in _NAMES]:
         path = shutil.which(command[0])
         if path is not None:
-            return _identify(path, *command[1:])
+            return identify(path, *command[1:])
     raise DeviceError(
         f"the emulator needs a C++ compiler, and neither $CXX nor {', '.join(_NAMES)} is there: {_HELP}"
     )
@@ -100,7 +101,8 @@ def check_emulator() -> None:
 
 
 @cache
-def _identify(*command: str) -> HostCompiler:
+def identify(*command: str) -> HostCompiler:
+    """The compiler of a command.  Raises ``DeviceError`` where it does not work."""
     try:
         answer = subprocess.run(
             [*command, "--version"], capture_output=True, text=True, timeout=60, check=True
@@ -173,8 +175,10 @@ def processor() -> str:
     return " ".join(known)
 
 
-def compile_with(compiler: HostCompiler, arguments: Sequence[str]) -> None:
-    """Run the compiler, which is to write what follows ``-o``.
+def compile_with(
+    compiler: HostCompiler, arguments: Sequence[str], folder: Path | None = None
+) -> None:
+    """Run the compiler, in a folder if one is given; it is to write what follows ``-o``.
 
     Raises ``DeviceError`` with its first errors, when it takes too long, or when it writes nothing.
     """
@@ -185,6 +189,7 @@ def compile_with(compiler: HostCompiler, arguments: Sequence[str]) -> None:
             text=True,
             timeout=_TIME_LIMIT,
             check=False,
+            cwd=folder,
         )
     except subprocess.TimeoutExpired as error:
         raise DeviceError(f"the C++ compiler did not end within {_TIME_LIMIT:.0f} s") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 from hloopt.backends.device_compile import Prepared, choices_of, lower
@@ -10,13 +11,19 @@ from hloopt.backends.native.codegen import render
 from hloopt.backends.native.participants import NativeParticipants
 from hloopt.backends.native.program import NativeProgram
 from hloopt.backends.native.toolchain import check_native
+from hloopt.errors import UsageError
 from hloopt.interpret import supported
-from hloopt.ir import Module, build
-from hloopt.kernels.kernel import ChooseKernel, unsupported
+from hloopt.ir import Instruction, Module, build
+from hloopt.kernels.kernel import ChooseKernel, Kernel, unsupported
 from hloopt.kernels.plan import Plan
 from hloopt.kernels.planning import plan_program
+from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection import KernelSelection
 from hloopt.kernels.selection.candidate import packing_problem
+from hloopt.kernels.selection.choice import Alternatives
+from hloopt.kernels.selection.chooser import no_kernel
+from hloopt.kernels.selection.selectors import pick
+from hloopt.kernels.spec import KernelSpec
 from hloopt.runtime.program import NativeOptions
 from hloopt.types import ArrayShape, leaves
 
@@ -26,6 +33,7 @@ __all__ = [
     "compile_native",
     "plan_native",
     "plan_ready",
+    "prepare_library",
     "prepare_native",
 ]
 
@@ -59,6 +67,45 @@ def prepare_native(
     plan = plan_ready(ready, wanted.kernel_of(choices_of(report)))
     supported(ready, *counts)
     return Prepared(ready, plan, render(plan), report)
+
+
+def prepare_library(
+    module: Module, selection: KernelSelection, entry: str
+) -> tuple[Prepared, list[str]]:
+    """As ``prepare_native``, for a program without Python, whose symbols begin with ``entry``; and notes.
+
+    What the NumPy executor would run has another kernel.  Raises ``UnsupportedError`` where there is none,
+    ``UsageError`` for programs of several participants.
+    """
+    _check_types(module)
+    if (count := prod(_given(module))) > 1:
+        raise UsageError(f"{module.name} is for {count} participants, and a library runs one")
+    wanted = replace(selection, device="native")
+    ready, report = lower(module, wanted)
+    chosen = wanted.kernel_of(choices_of(report))
+    notes: list[str] = []
+
+    def without_python(instruction: Instruction) -> tuple[Kernel, KernelSpec]:
+        kernel, spec = chosen(instruction)
+        if not spec.library:
+            return kernel, spec
+        known = [one for one in kernels("native") if one.name != kernel.name]
+        able = Alternatives.of(instruction, wanted.described, wanted.limits(), known)
+        if not able.able:
+            why = f"is run by {spec.library} on the device native, and a library has no Python"
+            error = unsupported(instruction, why)
+            error.notes = no_kernel(instruction, able.candidates).notes
+            raise error
+        best, _ = pick(able.able)
+        notes.append(
+            f"%{instruction.name}: {best.name} runs it in place of {spec.library}, which the device native "
+            "calls: its time and the last bits of its results may differ"
+        )
+        return best.kernel, best.spec
+
+    plan = plan_program(ready, without_python, results_apart=True)
+    supported(ready)
+    return Prepared(ready, plan, render(plan, entry=entry), report), notes
 
 
 def _given(module: Module) -> tuple[int, ...]:

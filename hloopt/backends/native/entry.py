@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from hloopt.backends.native.bindings import COPY_RESULT, INPUT_LIES, RESULT_LIES, Bound, bindings
 from hloopt.backends.native.codegen.driver import called_steps, loops
 from hloopt.backends.native.memory import address_of, is_plain
 from hloopt.backends.native.program import HostSide, NativeProgram
@@ -21,12 +22,10 @@ from hloopt.backends.native.toolchain import INCLUDE, build_library
 from hloopt.errors import EvaluationError, UnsupportedError
 from hloopt.interpret.control import endless
 from hloopt.ir import Instruction
-from hloopt.kernels.plan import PlanBuffer
 from hloopt.types import Array
 
 __all__ = ["AddressEntry", "NativeEntry", "PythonEntry"]
 
-_INPUT_LIES, _RESULT_LIES, _COPY_INPUT, _COPY_RESULT = range(4)
 _FAILURE: Final = 4096
 _PYTHON: Final = (
     "PyGILState_Ensure",
@@ -39,11 +38,9 @@ _PYTHON: Final = (
 
 
 class _Bound(ctypes.Structure):
-    """``Bound`` of entry.h."""
+    """``Bound`` of bindings.h."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_longlong) for name in ("binding", "number", "place", "offset", "size")
-    )
+    _fields_ = tuple((name, ctypes.c_longlong) for name in Bound._fields)
 
 
 class _Entry(ctypes.Structure):
@@ -85,14 +82,14 @@ class AddressEntry:
     def __init__(
         self,
         table: ctypes.Array[ctypes.c_void_p],
-        bound: Iterable[tuple[int, int, int, int, int]],
+        bound: Iterable[Bound],
         *,
         run: Any = None,
         host: HostSide | None = None,
         caller: Callable[[], str | None] | None = None,
     ) -> None:
         ordered = sorted(bound)
-        before = sum(one[0] != _COPY_RESULT for one in ordered)
+        before = sum(one.binding != COPY_RESULT for one in ordered)
         self._table = table
         self._bound = (_Bound * len(ordered))(*(_Bound(*one) for one in ordered))
         self._caller = caller
@@ -135,8 +132,8 @@ class PythonEntry(AddressEntry):
         self, function: Callable[[list[int], list[int]], None], inputs: int, results: int
     ) -> None:
         self._function, self._inputs = function, inputs
-        bound = [(_INPUT_LIES, number, number, 0, 0) for number in range(inputs)]
-        bound += [(_RESULT_LIES, number, inputs + number, 0, 0) for number in range(results)]
+        bound = [Bound(INPUT_LIES, number, number, 0, 0) for number in range(inputs)]
+        bound += [Bound(RESULT_LIES, number, inputs + number, 0, 0) for number in range(results)]
         table = (ctypes.c_void_p * (inputs + results))()
         super().__init__(table, bound, caller=self._call_python)
 
@@ -161,7 +158,6 @@ class NativeEntry(AddressEntry):
         self.program = program
         self._memory, plan = program._memory, program.plan
         self._numbers = {id(one): at for at, one in enumerate(plan.allocations)}
-        self._copied = {one.at for one in self._memory._parameters if one.is_copied}
         self._scratch: list[Array] = []
         needs_python = bool(called_steps(plan))
         super().__init__(
@@ -180,40 +176,21 @@ class NativeEntry(AddressEntry):
             self._places = (ctypes.c_void_p * len(told))(*map(ctypes.addressof, self._stuck))
             self._entry.host.stuck = ctypes.addressof(self._places)
 
-    def _bindings(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """What becomes of each input and result that has bytes, as fields of ``_Bound``."""
-        plan, lying = self.program.plan, set[int]()
-        for number, buffer in enumerate(plan.results):
-            at = self._place(buffer)
-            is_whole = buffer.byte_size == buffer.allocation.byte_size
-            is_own = buffer.allocation.kind == "result" or at in self._copied
-            if not buffer.byte_size:
-                continue
-            if is_own and is_whole and at not in lying:
-                lying.add(at)
-                yield _RESULT_LIES, number, at, 0, 0
-            else:
-                yield _COPY_RESULT, number, at, buffer.offset, buffer.byte_size
-        for number, buffer in enumerate(one for one in plan.parameters if one is not None):
-            at = self._place(buffer)
-            if not buffer.byte_size:
-                continue
-            if at not in self._copied:
-                yield _INPUT_LIES, number, at, 0, 0
-                continue
-            if at not in lying:
-                # It is written into, and no result is left there.
-                self._scratch.append(np.empty(buffer.byte_size, np.uint8))
-                self._memory.table[at] = address_of(self._scratch[-1])
-            yield _COPY_INPUT, number, at, 0, buffer.byte_size
-
-    def _place(self, buffer: PlanBuffer) -> int:
-        if not is_plain(buffer.shape):
-            raise UnsupportedError(
-                f"{buffer.shape} in memory is no row-major array of whole bytes",
-                name=self.program.module.name,
-            )
-        return self._numbers.get(id(buffer.allocation), -1)
+    def _bindings(self) -> list[Bound]:
+        """What becomes of each input and result that has bytes."""
+        plan = self.program.plan
+        for buffer in (*plan.parameters, *plan.results):
+            if buffer is not None and not is_plain(buffer.shape):
+                raise UnsupportedError(
+                    f"{buffer.shape} in memory is no row-major array of whole bytes",
+                    name=self.program.module.name,
+                )
+        found, apart = bindings(plan)
+        for at in apart:
+            # It is written into, and no result is left there.
+            self._scratch.append(np.empty(plan.allocations[at].byte_size, np.uint8))
+            self._memory.table[at] = address_of(self._scratch[-1])
+        return found
 
     def _viewed(self) -> Iterator[tuple[int, tuple[int, ...], np.dtype, Any]]:
         """Allocations that the NumPy executor reads or writes and that lie elsewhere in each call."""

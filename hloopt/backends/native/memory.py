@@ -27,7 +27,17 @@ from hloopt.kernels.plan import Allocation, KernelStep, Plan, PlanBuffer, PlanSt
 from hloopt.runtime.device import array_of_bytes, bytes_of_array, empty
 from hloopt.types import Array, ArrayShape, DType, Literal, Shape, leaves
 
-__all__ = ["BufferView", "Placed", "PlanMemory", "address_of", "as_array", "is_plain"]
+__all__ = [
+    "BufferView",
+    "Placed",
+    "PlanMemory",
+    "address_of",
+    "as_array",
+    "constant_bytes",
+    "is_dense",
+    "is_plain",
+    "written_allocations",
+]
 
 Placed: TypeAlias = "list[Array | None]"
 """The array that lies at each allocation, in the order of the plan's; None where nothing does."""
@@ -112,14 +122,14 @@ class PlanMemory:
                 array = _still(allocation)
                 self._still[number] = array
                 self.table[number] = address_of(array)
-        written = _written(plan)
+        written = written_allocations(plan)
         self._parameters = [
             self._parameter(buffer, written) for buffer in plan.parameters if buffer is not None
         ]
         dense = {
             self._numbers[id(buffer.allocation)]: buffer.shape
             for buffer in plan.results
-            if buffer.allocation.kind == "result" and _is_dense(buffer.shape)
+            if buffer.allocation.kind == "result" and is_dense(buffer.shape)
         }
         plain = {number for number, shape in dense.items() if is_plain(shape)}
         self._fresh = [
@@ -242,7 +252,7 @@ class PlanMemory:
             shape.dtype.numpy,
             shape.dims,
             moves,
-            _is_dense(shape),
+            is_dense(shape),
             id(allocation) in written or moves is not None,
             shape,
         )
@@ -283,7 +293,7 @@ class PlanMemory:
         view = self.view(buffer)
         if not buffer.byte_size:
             return lambda _: empty(shape)
-        return (lambda placed: view(placed).copy()) if _is_dense(shape) else view
+        return (lambda placed: view(placed).copy()) if is_dense(shape) else view
 
 
 def _parameter_type(plan: Plan, buffer: PlanBuffer) -> DType | None:
@@ -300,10 +310,10 @@ def _are_arrays(shape: Shape) -> Iterable[bool]:
 
 def is_plain(shape: ArrayShape) -> bool:
     """Whether a buffer of this shape holds the bytes of a row-major array of NumPy's."""
-    return _is_dense(shape) and _is_row_major(shape)
+    return is_dense(shape) and _is_row_major(shape)
 
 
-def _is_dense(shape: ArrayShape) -> bool:
+def is_dense(shape: ArrayShape) -> bool:
     """Whether a buffer of this shape holds elements as NumPy has them, in whatever order."""
     return shape.dtype.is_array and (shape.dtype.is_pred or shape.dtype.bits % 8 == 0)
 
@@ -325,7 +335,7 @@ def as_array(memory: Array, buffer: PlanBuffer) -> Array:
     """The array of a buffer in the memory of its allocation: a view unless elements are packed."""
     raw = memory.reshape(-1).view(np.uint8)[buffer.offset : buffer.offset + buffer.byte_size]
     shape = buffer.shape
-    if not _is_dense(shape):
+    if not is_dense(shape):
         return array_of_bytes(raw, shape)
     flat = raw.view(shape.dtype.numpy)
     if _is_row_major(shape):
@@ -334,8 +344,8 @@ def as_array(memory: Array, buffer: PlanBuffer) -> Array:
     return flat.reshape([shape.dims[axis] for axis in order]).transpose(np.argsort(order))
 
 
-def _written(plan: Plan) -> set[int]:
-    """The allocations that a step writes into."""
+def written_allocations(plan: Plan) -> set[int]:
+    """The allocations that a step writes into, by ``id``."""
 
     def targets(step: PlanStep) -> Iterable[PlanBuffer]:
         if isinstance(step, KernelStep):
@@ -355,6 +365,18 @@ def _written(plan: Plan) -> set[int]:
 def _still(allocation: Allocation) -> Array:
     if allocation.kind == "arena":
         return _aligned(allocation.byte_size)
+    array, shape = _literal(allocation)
+    if is_plain(shape) and array.flags.c_contiguous and array.flags.aligned:
+        return array
+    return _copied(bytes_of_array(array, shape))
+
+
+def constant_bytes(allocation: Allocation) -> Array:
+    """The bytes (u8) that lie at the allocation of a constant."""
+    return bytes_of_array(*_literal(allocation))
+
+
+def _literal(allocation: Allocation) -> tuple[Array, ArrayShape]:
     assert allocation.instruction is not None
     literal: Literal | None = allocation.instruction.literal
     assert literal is not None
@@ -363,9 +385,7 @@ def _still(allocation: Allocation) -> Array:
     array, shape = literal.array, literal.shape
     assert array is not None
     assert isinstance(shape, ArrayShape)
-    if is_plain(shape) and array.flags.c_contiguous and array.flags.aligned:
-        return array
-    return _copied(bytes_of_array(array, shape))
+    return array, shape
 
 
 def _copied(raw: Array) -> Array:

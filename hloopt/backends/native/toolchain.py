@@ -14,7 +14,15 @@ from hloopt.backends.numpy.threads import thread_count
 from hloopt.compiled_cache import CompiledCache
 from hloopt.errors import DeviceError
 
-__all__ = ["build_library", "check_native", "shared_pool"]
+__all__ = [
+    "INCLUDE",
+    "INCLUDED",
+    "build_library",
+    "check_native",
+    "compile_units",
+    "language_flags",
+    "shared_pool",
+]
 
 INCLUDE = Path(__file__).parent / "include"
 _WORDS = emulator.INCLUDE
@@ -42,7 +50,7 @@ _FLAGS = (
 # GCC would turn several selects by one predicate into two branches, which are not vectorised.
 _GNU_FLAGS = ("-fno-thread-jumps",)
 
-_INCLUDED = (f"-I{INCLUDE}", f"-I{_WORDS}")
+INCLUDED = (f"-I{INCLUDE}", f"-I{_WORDS}")
 
 _cache = CompiledCache("native", ".so")
 
@@ -55,6 +63,11 @@ def check_native() -> None:
         raise DeviceError(str(error).replace("the emulator", "the device 'native'")) from error
 
 
+def language_flags(compiler: emulator.HostCompiler) -> tuple[str, ...]:
+    """The flags of all units, whatever the processor."""
+    return (*_FLAGS, *(_GNU_FLAGS if compiler.is_gnu else ()))
+
+
 def build_library(text: str, include: tuple[str, ...] = ()) -> Path:
     """The shared object of a text of one unit or several (``UNIT``), out of the cache or made now.
 
@@ -63,8 +76,8 @@ def build_library(text: str, include: tuple[str, ...] = ()) -> Path:
     """
     check_native()
     compiler = emulator.find_compiler()
-    own = _GNU_FLAGS if compiler.is_gnu else ()
-    flags = (*_FLAGS, *own, *emulator.machine_flags(), *(f"-I{folder}" for folder in include))
+    own = (*emulator.machine_flags(), *(f"-I{folder}" for folder in include))
+    flags = (*language_flags(compiler), *own)
     identity: list[str | bytes] = [
         *compiler.command,
         compiler.version,
@@ -90,29 +103,39 @@ def shared_pool() -> Any:
 def _compile(
     compiler: emulator.HostCompiler, flags: tuple[str, ...], text: str, path: Path
 ) -> None:
-    """Compile the units of a text in parallel, and link them."""
-    units = []
-    for number, unit in enumerate(text.split(UNIT)):
-        source = path.with_name(f"unit_{number}.cpp")
-        source.write_text(unit, encoding="utf-8")
-        units.append(source)
-    if len(units) == 1:
-        emulator.compile_with(
-            compiler, [*flags, *_INCLUDED, "-shared", str(units[0]), "-o", str(path)]
-        )
+    """Compile the units of a text, and link them."""
+    if UNIT not in text:
+        source = path.with_name("unit_0.cpp")
+        source.write_text(text, encoding="utf-8")
+        given = [*flags, *INCLUDED, "-shared", str(source), "-o", str(path)]
+        emulator.compile_with(compiler, given)
         return
-    objects = [str(unit.with_suffix(".o")) for unit in units]
+    objects = [str(one) for one in compile_units(compiler, flags, text, path.parent)]
+    emulator.compile_with(compiler, [*flags, "-shared", *objects, "-o", str(path)])
 
-    def compiled(number: int) -> None:
-        # The driver, which is the last unit, consists of calls: optimising it does not pay.
-        quick = ["-O1"] if number == len(units) - 1 else []
-        arguments = [*flags, *_INCLUDED, *quick, "-c", str(units[number]), "-o", objects[number]]
-        emulator.compile_with(compiler, arguments)
+
+def compile_units(
+    compiler: emulator.HostCompiler, flags: tuple[str, ...], text: str, folder: Path
+) -> list[Path]:
+    """Compile the units of a text in parallel, and give the objects, which are in the folder.
+
+    Raises ``DeviceError`` where the compiler refuses the text.
+    """
+    units = text.split(UNIT)
+    sources = [folder / f"unit_{number}.cpp" for number in range(len(units))]
+    for source, unit in zip(sources, units, strict=True):
+        source.write_text(unit, encoding="utf-8")
+
+    def compiled(source: Path) -> Path:
+        # The driver, which is the last unit of several, consists of calls: optimising it does not pay.
+        quick = ["-O1"] if source is sources[-1] and len(sources) > 1 else []
+        made = source.with_suffix(".o")
+        given = [*flags, *INCLUDED, *quick, "-c", str(source), "-o", str(made)]
+        emulator.compile_with(compiler, given)
+        return made
 
     with ThreadPoolExecutor(thread_count()) as pool:
-        for _ in pool.map(compiled, range(len(units))):
-            pass
-    emulator.compile_with(compiler, [*flags, "-shared", *objects, "-o", str(path)])
+        return list(pool.map(compiled, sources))
 
 
 def _headers() -> list[bytes]:

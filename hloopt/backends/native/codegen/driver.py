@@ -1,8 +1,8 @@
 """The driver: a plan's steps as functions that call the kernels on the addresses of their buffers.
 
-``hloopt_run`` gets the address of each allocation and the host's side (``Host`` of native.h): a callable for
-each step that the NumPy executor runs, and what handles signals.  It is called with Python's lock, and returns
-0, or 1 where an exception was raised.
+Its entry (``ENTRY``, unless named otherwise) gets the address of each allocation and the host's side (``Host``
+of native.h): a callable for each step that the NumPy executor runs, and what handles signals.  It is called
+with Python's lock, and returns 0, or 1 where an exception was raised.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ from hloopt.kernels.plan import (
 )
 from hloopt.kernels.spec import Copy, Fill, Launch, LeafPlace
 
-__all__ = ["called_steps", "driver", "loops"]
+__all__ = ["ENTRY", "called_steps", "driver", "loops"]
+
+ENTRY: Final = "hloopt_run"
+"""What the process calls."""
 
 _PLACES: Final = Array("a", Type("char* const", "pointer"), (), "global")
 _HOST: Final = Array("host", struct("hloopt::Host"), (), "global")
@@ -74,9 +77,9 @@ def loops(plan: Plan) -> list[WhileStep]:
 
 
 def driver(
-    plan: Plan, functions: Mapping[str, Function], *, is_timed: bool = False
+    plan: Plan, functions: Mapping[str, Function], *, is_timed: bool = False, entry: str = ENTRY
 ) -> tuple[Function, Function]:
-    """What runs the steps, and ``hloopt_run``; ``functions`` are what a launch of each name calls.
+    """What runs the steps, and the function ``entry``; ``functions`` are what a launch of each name calls.
 
     ``is_timed`` has each step's time recorded, under its number in ``walk_steps``.
     """
@@ -100,8 +103,8 @@ def driver(
     parameters = tuple(Parameter(one, is_read=False) for one in (_PLACES, _HOST))
     run = Function("run", parameters, writer.scope.statements())
     given = (Var(run.name, INT), ArrayValue(_PLACES), ArrayValue(_HOST))
-    entry = Return(Call("hloopt::drive", given, INT))
-    return run, Function("hloopt_run", parameters, (entry,))
+    drive = Return(Call("hloopt::drive", given, INT))
+    return run, Function(entry, parameters, (drive,))
 
 
 def _host_member(name: str, type: Type = LONG, at: int | None = None) -> Member:

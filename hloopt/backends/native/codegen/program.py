@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Final
 
 from hloopt.analysis.index import Index, Symbol
-from hloopt.backends.native.codegen.driver import driver
+from hloopt.backends.native.codegen.driver import ENTRY, driver
 from hloopt.backends.native.codegen.families import emitters
 from hloopt.codegen.device import Uses
 from hloopt.codegen.program import ProgramPart, comment, kernel_steps, launched
@@ -75,9 +75,15 @@ def parts(plan: Plan) -> list[ProgramPart]:
 
 
 def render(
-    plan: Plan, functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT, *, is_timed: bool = False
+    plan: Plan,
+    functions_of_a_unit: int = _FUNCTIONS_OF_A_UNIT,
+    *,
+    is_timed: bool = False,
+    entry: str = ENTRY,
 ) -> str:
-    """The source text of a program against ``backends/native/include``; ``is_timed`` as ``driver`` takes it.
+    """The source text of a program against ``backends/native/include``; the others as ``driver`` takes them.
+
+    All symbols that it defines begin with ``entry``, or belong to the namespace ``hloopt``.
 
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
     """
@@ -88,8 +94,11 @@ def render(
     library = "".join(f'#include "{header}"\n' for header in uses.headers()), uses.source()
     written, called = functions.written, functions.called
     if len(written) <= functions_of_a_unit:
-        return _unit(library, written) + _driver(plan, called, is_timed=is_timed)
-    wrappers = {one.function.name: _wrapper(one.function) for one in written}
+        return _unit(library, written) + _driver(plan, called, entry, is_timed=is_timed)
+    wrappers = {
+        one.function.name: _wrapper(one.function, f"{entry}_{number}")
+        for number, one in enumerate(written)
+    }
     units = []
     for start in range(0, len(written), functions_of_a_unit):
         part = written[start : start + functions_of_a_unit]
@@ -101,7 +110,8 @@ def render(
         f"{_EXTERNAL_PRINTER.prototype(wrapper)}\n" for wrapper in wrappers.values()
     )
     through = {name: wrappers[function.name] for name, function in called.items()}
-    return UNIT.join([*units, _HEAD + prototypes + _driver(plan, through, is_timed=is_timed)])
+    last = _driver(plan, through, entry, is_timed=is_timed)
+    return UNIT.join([*units, _HEAD + prototypes + last])
 
 
 def step_text(step: KernelStep) -> str:
@@ -177,8 +187,8 @@ def _nameless(function: Function) -> object:
     return nameless((function.parameters, function.body))
 
 
-def _wrapper(function: Function) -> Function:
-    """The externally visible wrapper of a function, which takes void pointers."""
+def _wrapper(function: Function, called: str) -> Function:
+    """The externally visible wrapper of a function, which takes void pointers and is ``called`` so."""
     parameters = []
     given: list[Expr] = []
     for number, one in enumerate(function.parameters):
@@ -191,12 +201,12 @@ def _wrapper(function: Function) -> Function:
             parameters.append(Parameter(memory, is_read=one.is_read))
             given.append(ArrayValue(memory).cast(one.type))
     call = Do(Call(function.name, tuple(given), VOID))
-    return Function(f"{function.name}_door", tuple(parameters), (call,))
+    return Function(called, tuple(parameters), (call,))
 
 
-def _driver(plan: Plan, called: Mapping[str, Function], *, is_timed: bool) -> str:
-    run, entry = driver(plan, called, is_timed=is_timed)
-    lines = [*NativePrinter("static int").function(run), *NativePrinter(_ENTRY).function(entry)]
+def _driver(plan: Plan, called: Mapping[str, Function], entry: str, *, is_timed: bool) -> str:
+    run, door = driver(plan, called, is_timed=is_timed, entry=entry)
+    lines = [*NativePrinter("static int").function(run), *NativePrinter(_ENTRY).function(door)]
     return "\n".join([*lines, ""])
 
 

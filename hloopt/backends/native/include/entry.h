@@ -5,16 +5,10 @@
 
 #include <mutex>
 
+#include "bindings.h"
 #include "native.h"
 
 namespace hloopt {
-
-// What happens to one input or result.  The first two say where an allocation lies during this run.
-enum Binding { kInputLies, kResultLies, kCopyInput, kCopyResult };
-
-struct Bound {
-  long long binding, number, place, offset, size;
-};
 
 // Filled in by Python.  `caller` runs what is, or calls, Python: it returns None, or a text that says what failed.
 struct Entry {
@@ -60,23 +54,15 @@ inline bool call_python(const Entry* entry, char* failure, long long room) {
 
 inline bool enter(Entry* entry, void* const* inputs, void* const* results, char* failure, long long room) {
   std::lock_guard<std::mutex> lock(*entry->alone);
-  const Bound* each = entry->bound;
-  for (const Bound* end = each + entry->before; each != end; ++each) {
-    char*& place = entry->places[each->place];
-    if (each->binding == kInputLies) place = (char*)inputs[each->number];
-    else if (each->binding == kResultLies) place = (char*)results[each->number];
-    else if (place != inputs[each->number]) memcpy(place, inputs[each->number], each->size);
-  }
+  const Bound* after = entry->bound + entry->before;
+  bind(entry->places, entry->bound, after, inputs, results, nullptr);
   if (entry->caller) {
     if (call_python(entry, failure, room)) return true;
   } else if (entry->run(entry->places, &entry->host)) {
     snprintf(failure, room, entry->said, entry->host.iterations);
     return true;
   }
-  for (const Bound* end = each + entry->after; each != end; ++each) {
-    const char* made = entry->places[each->place] + each->offset;
-    if (made != results[each->number]) memcpy(results[each->number], made, each->size);
-  }
+  hand_out(entry->places, after, after + entry->after, results);
   return false;
 }
 

@@ -1,11 +1,12 @@
-// Threads that wait for work: one pool for all native programs of a process, in a separate object.
+// Threads that wait for work: one pool for all native programs of a process, in a separate object.  A library that
+// `hloopt build` makes has one of its own: so nothing here needs the C++ library at run time.
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
+#include <new>
 
 namespace {
 
@@ -31,9 +32,20 @@ const long long kPatience = 20000;
 class Pool {
  public:
   int run(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* stop_context) {
-    std::unique_lock<std::mutex> alone(running_, std::try_to_lock);
     // A program that runs beside another has one thread; so do loops inside of shared ones.
-    if (!alone || threads < 2 || count < 2) return by_itself(count, body, context, stop, stop_context);
+    if (threads < 2 || count < 2 || is_running_.exchange(true))
+      return by_itself(count, body, context, stop, stop_context);
+    const int stopped = shared(threads, count, body, context, stop, stop_context);
+    is_running_ = false;
+    return stopped;
+  }
+
+ private:
+  struct Worker {
+    Pool* pool;
+    int number;
+  };
+  int shared(int threads, long long count, Range* body, void* context, int (*stop)(void*), void* stop_context) {
     // Where the system gives no more threads, those there are do all of the work.
     while (workers_ < threads - 1 && hire()) {}
     if (workers_ < threads - 1) threads = workers_ + 1;
@@ -48,8 +60,9 @@ class Pool {
     is_open_ = true;
     ++round_;
     if (sleeping_ > 0) {
-      { std::lock_guard<std::mutex> lock(mutex_); }
-      begun_.notify_all();
+      pthread_mutex_lock(&mutex_);
+      pthread_mutex_unlock(&mutex_);
+      pthread_cond_broadcast(&begun_);
     }
     int stopped = 0;
     while (!stopped && take()) stopped = stop(stop_context);
@@ -61,18 +74,14 @@ class Pool {
     }
     return stopped;
   }
-
- private:
-  struct Worker {
-    Pool* pool;
-    int number;
-  };
   // std::thread would end the process where no thread is available: this is compiled without exceptions.
   bool hire() {
-    Worker* worker = new Worker{this, workers_};
+    Worker* worker = (Worker*)malloc(sizeof(Worker));
+    if (!worker) return false;
+    *worker = {this, workers_};
     pthread_t thread;
     if (pthread_create(&thread, nullptr, begin_work, worker) != 0) {
-      delete worker;
+      free(worker);
       return false;
     }
     pthread_detach(thread);
@@ -81,7 +90,7 @@ class Pool {
   }
   static void* begin_work(void* given) {
     const Worker worker = *static_cast<Worker*>(given);
-    delete static_cast<Worker*>(given);
+    free(given);
     worker.pool->work(worker.number);
     return nullptr;
   }
@@ -120,14 +129,16 @@ class Pool {
         pause();
       }
     } while (nanoseconds() - start < kPatience);
-    std::unique_lock<std::mutex> lock(mutex_);
+    pthread_mutex_lock(&mutex_);
     ++sleeping_;
-    begun_.wait(lock, [&] { return round_ != seen; });
+    while (round_ == seen) pthread_cond_wait(&begun_, &mutex_);
     --sleeping_;
+    pthread_mutex_unlock(&mutex_);
   }
 
-  std::mutex running_, mutex_;
-  std::condition_variable begun_;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t begun_ = PTHREAD_COND_INITIALIZER;
+  std::atomic<bool> is_running_{false};
   std::atomic<long long> next_{0}, round_{0};
   std::atomic<int> active_{0}, sleeping_{0}, wanted_{0};
   std::atomic<bool> is_open_{false};
@@ -137,17 +148,25 @@ class Pool {
   int workers_ = 0;
 };
 
-// Never destroyed: its threads sleep until the process ends.  A process that forks leaves them behind.
+// Never destroyed: its threads sleep until the process ends.  A process that forks leaves them behind, with the pool
+// that they look at.
 Pool* pool = nullptr;
-std::once_flag made;
+pthread_once_t made = PTHREAD_ONCE_INIT;
+
+void make() {
+  void* memory = malloc(sizeof(Pool));
+  pool = memory ? new (memory) Pool : nullptr;
+}
 
 }  // namespace
 
 extern "C" int hloopt_share(
     int threads, long long count, Range* body, void* context, int (*stop)(void*), void* stop_context) {
-  std::call_once(made, [] {
-    pool = new Pool;
-    pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
+  pthread_once(&made, [] {
+    make();
+    pthread_atfork(nullptr, nullptr, make);
   });
-  return pool->run(threads, count, body, context, stop, stop_context);
+  if (pool) return pool->run(threads, count, body, context, stop, stop_context);
+  body(context, 0, count);
+  return stop(stop_context);
 }

@@ -1,0 +1,79 @@
+"""What becomes of each input and result of a plan in the memory of its caller: ``Bound`` of bindings.h."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from hloopt.backends.native.memory import written_allocations
+from hloopt.kernels.plan import Plan
+
+__all__ = [
+    "COPY_INPUT",
+    "COPY_RESULT",
+    "COPY_WEIGHT",
+    "INPUT_LIES",
+    "RESULT_LIES",
+    "Bound",
+    "bindings",
+]
+
+INPUT_LIES: Final = 0
+RESULT_LIES: Final = 1
+COPY_INPUT: Final = 2
+COPY_WEIGHT: Final = 3
+COPY_RESULT: Final = 4
+
+
+class Bound(NamedTuple):
+    """The fields of ``Bound``: the kind (one of the above), an input or result, an allocation, bytes."""
+
+    binding: int
+    number: int
+    place: int
+    offset: int
+    size: int
+
+
+def bindings(plan: Plan, weights: Mapping[int, int] | None = None) -> tuple[list[Bound], list[int]]:
+    """What happens before a run, then what happens after it; and the allocations that need other memory.
+
+    Inputs and results are numbered in flat order without tokens.  ``weights`` has the offset in the data of
+    each parameter that is no input, by its number among all.  What steps write into is copied; where a result
+    is left there, into its memory.
+    """
+    weights = weights or {}
+    numbers = {id(one): at for at, one in enumerate(plan.allocations)}
+    written = written_allocations(plan)
+    copied = {
+        numbers[id(one.allocation)]
+        for one in plan.parameters
+        if one is not None and one.byte_size and id(one.allocation) in written
+    }
+    found: list[Bound] = []
+    lying: set[int] = set()
+    for number, buffer in enumerate(plan.results):
+        at = numbers.get(id(buffer.allocation), -1)
+        is_whole = buffer.byte_size == buffer.allocation.byte_size
+        is_own = buffer.allocation.kind == "result" or at in copied
+        if not buffer.byte_size:
+            continue
+        if is_own and is_whole and at not in lying:
+            lying.add(at)
+            found.append(Bound(RESULT_LIES, number, at, 0, 0))
+        else:
+            found.append(Bound(COPY_RESULT, number, at, buffer.offset, buffer.byte_size))
+    apart: list[int] = []
+    inputs = 0
+    for number, given in enumerate(one for one in plan.parameters if one is not None):
+        at, size = numbers.get(id(given.allocation), -1), given.byte_size
+        offset = weights.get(number)
+        if size and at in copied and at not in lying:
+            apart.append(at)
+        if size and offset is not None and at in copied:
+            found.append(Bound(COPY_WEIGHT, number, at, offset, size))
+        elif size and offset is None:
+            how = Bound(COPY_INPUT, inputs, at, 0, size)
+            found.append(how if at in copied else Bound(INPUT_LIES, inputs, at, 0, 0))
+        inputs += offset is None
+    return sorted(found), apart

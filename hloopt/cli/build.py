@@ -1,0 +1,100 @@
+"""``hloopt build``."""
+
+from __future__ import annotations
+
+import click
+
+from hloopt.cli.files import one_text, open_texts, read_input
+from hloopt.cli.help import GroupedCommand
+from hloopt.cli.json_out import write_json
+from hloopt.cli.kernel_options import KERNELS, kernel_options
+from hloopt.cli.messages import show_warnings
+from hloopt.cli.options import json_option, pick_options, strict_option
+from hloopt.cli.pipeline_options import PASSES, pass_options
+from hloopt.cli.waiting import patience
+from hloopt.driver.building import BuildOptions, build_from
+from hloopt.driver.passes import choose_passes
+from hloopt.driver.selecting import selecting
+from hloopt.exports.library.compiling import MARCHES
+from hloopt.verifier import verify_module
+
+__all__ = ["command"]
+
+
+@click.command(
+    "build",
+    cls=GroupedCommand,
+    groups={
+        "Passes": PASSES.names,
+        "Kernels": KERNELS.names,
+        "Input": ("module", "stage", "strict"),
+        "Output": ("output", "header", "python", "weights", "march", "as_json"),
+    },
+)
+@click.argument("file", type=click.Path())
+@pick_options
+@strict_option()
+@PASSES
+@KERNELS.only("kernel", "kernel_rule", "kernel_file", "lock", "frozen")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="LIBRARY",
+    help="Write this library: NAME.so, or NAME.a to link statically. Its functions begin with NAME_.",
+)
+@click.option("--header", metavar="FILE.h", help="Write the header by which C and C++ call it.")
+@click.option(
+    "--python",
+    metavar="FILE.py",
+    help="Write a module of Python that loads the library and needs NumPy only.",
+)
+@click.option(
+    "--weights",
+    metavar="FILE",
+    help="Write constants, and a model's weights, to this file, which is mapped at run time; else they are "
+    "part of the library.",
+)
+@click.option(
+    "--march",
+    type=click.Choice(MARCHES),
+    default="native",
+    show_default=True,
+    help="The processor: this one, a level of x86-64, or aarch64, by a cross compiler where it is installed.",
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, file: str, as_json: bool, **given: str) -> None:
+    """Compile a module into a library of C, which needs neither Python nor hloopt.
+
+    The module is optimised (-O2 unless other passes are given) and compiled as hloopt run --device native
+    does: results are equal to the bit, whatever the number of threads, on the processor that it was compiled
+    for. What NumPy computes there, some large products, is computed by loops, and stderr says so; what only
+    Python can run is an error.
+
+    A library is safe to call from several threads, each with a context of its own. Element types and
+    dimensions are those of the module; its header and functions tell them.
+
+    \b
+    Example:
+      hloopt build dump.txt -o model.so --header model.h --python model.py
+      hloopt build dump.txt -o model.a --header model.h --march x86-64-v3
+      cc main.c model.a -lm -lpthread
+    """
+    options = BuildOptions(**given)
+    kernels = kernel_options()
+    selection = selecting(kernels, ctx.with_resource, device="native", target="host")
+    chosen = choose_passes(pass_options(), kernels, "host")
+    for note in chosen.notes:
+        click.echo(f"note: {note}", err=True)
+    found = read_input(one_text(open_texts((file,)), "a library belongs"))
+    show_warnings(found.module, found.name)
+    verify_module(found.module)
+    with patience("building", found.name):
+        made, notes = build_from(found.module, options, chosen, selection.instance)
+    for note in notes:
+        click.echo(f"{found.name}: note: {note}", err=True)
+    if as_json:
+        write_json("build", {"file": found.name, **made.to_json()})
+    else:
+        click.echo(str(made))

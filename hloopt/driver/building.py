@@ -1,0 +1,182 @@
+"""From a module to a library of C: ``hloopt.build`` and ``hloopt build``."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hloopt import __version__
+from hloopt.backends.native.compile import prepare_library
+from hloopt.dataclass import dataclass
+from hloopt.display import Displayed
+from hloopt.driver.options import KernelOptions, PassOptions
+from hloopt.driver.passes import Chosen, choose_passes
+from hloopt.driver.run import read_task
+from hloopt.driver.selecting import selecting
+from hloopt.driver.writing import check_writable, write_file, write_text
+from hloopt.errors import UsageError
+from hloopt.exports.library.compiling import library_compiler
+from hloopt.exports.library.header import write_header
+from hloopt.exports.library.interface import Interface, interface_of
+from hloopt.exports.library.names import prefix_of
+from hloopt.exports.library.python_file import write_python
+from hloopt.exports.library.unit import DATA, HEADER, PAGE, file_head, run_name, write_unit
+from hloopt.ir.build import clone_module
+
+if TYPE_CHECKING:
+    from hloopt.ir import Module
+    from hloopt.kernels.selection import KernelSelection
+    from hloopt.pipelines import Given
+
+__all__ = ["BuildOptions", "BuiltLibrary", "build", "build_from"]
+
+_SHARED: Final = (".so", ".dylib")
+_STATIC: Final = ".a"
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What is written: the library, and its ``header``, ``python`` module and ``weights`` where named."""
+
+    output: str
+    header: str | None = None
+    python: str | None = None
+    weights: str | None = None
+    march: str = "native"
+
+    def __post_init__(self) -> None:
+        if not self.output.endswith((*_SHARED, _STATIC)):
+            raise UsageError(f"-o {self.output}: the name of a library ends with .so, .dylib or .a")
+        if self.python is not None and self.output.endswith(_STATIC):
+            raise UsageError("--python loads a shared library: -o has to end with .so")
+        named = [Path(one).resolve() for one in self.files.values()]
+        if len(set(named)) < len(named):
+            raise UsageError("two of the files to write are the same one")
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What is written, and where."""
+        found = {"library": self.output, "header": self.header, "python": self.python}
+        found["weights"] = self.weights
+        return {name: path for name, path in found.items() if path is not None}
+
+
+@dataclass(frozen=True)
+class BuiltLibrary(Displayed):
+    """A library that was written: ``files`` by what they are, ``build`` its hash, ``interface`` its arrays."""
+
+    files: dict[str, str]
+    build: str
+    march: str
+    interface: Interface
+
+    def __str__(self) -> str:
+        one = self.interface
+        lines = [f"{path}: {name}" for name, path in self.files.items()]
+        prefix = one.prefix
+        for kind, arrays in (("inputs", one.inputs), ("results", one.results)):
+            lines += [f"{prefix}_{kind}.{array.field}: {array.shape}" for array in arrays]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        one = self.interface
+        return {
+            "files": self.files,
+            "build": self.build,
+            "march": self.march,
+            "prefix": one.prefix,
+            "module": one.module,
+            "inputs": [array.to_json() for array in one.inputs],
+            "results": [array.to_json() for array in one.results],
+            "weights": one.weights,
+            "data_bytes": one.data_size,
+            "context_bytes": one.memory,
+        }
+
+
+def build(
+    module: Module | str | Path,
+    output: str | Path,
+    *,
+    pipeline: Given | None = None,
+    header: str | Path | None = None,
+    python: str | Path | None = None,
+    weights: str | Path | None = None,
+    march: str = "native",
+) -> BuiltLibrary:
+    """What ``hloopt build`` does: a module as a library of C that needs neither Python nor hloopt.
+
+    ``output`` ends with ``.so``, ``.dylib`` or ``.a``; the module is optimised by ``pipeline`` (as ``optimize``
+    takes it; O2 by default).  ``header``, ``python`` and ``weights`` name further files, ``march`` the
+    processor.
+
+    Raises ``UsageError`` for files that cannot be written, ``UnsupportedError`` for what only Python runs,
+    ``DeviceError`` where no compiler is there.
+    """
+    given = [None if one is None else str(one) for one in (header, python, weights)]
+    options = BuildOptions(str(output), *given, march=march)
+    with ExitStack() as stack:
+        kernels = KernelOptions()
+        chosen = choose_passes(PassOptions(passes=pipeline), kernels, "host")
+        selection = selecting(kernels, stack.enter_context, device="native", target="host")
+        copy = clone_module(read_task(module).module)
+        return build_from(copy, options, chosen, selection.instance)[0]
+
+
+def build_from(
+    module: Module, options: BuildOptions, chosen: Chosen, selection: KernelSelection
+) -> tuple[BuiltLibrary, list[str]]:
+    """As ``build``, of a module that it optimises in place; and notes."""
+    compiler = library_compiler(options.march)
+    for path in options.files.values():
+        check_writable(path)
+    notes = list(chosen.run(module).notes)
+    prefix = prefix_of(Path(options.output).name.rpartition(".")[0])
+    prepared, more = prepare_library(module, selection, run_name(prefix))
+    notes += more
+    interface = interface_of(prepared.module, prepared.plan, prefix)
+    has_file = options.weights is not None
+    if has_file and not interface.data_size:
+        raise UsageError(f"--weights: {module.name} has no weights, and no constants in memory")
+    made = interface.digest(f"{__version__} {prefix} {compiler.identity}\n{prepared.source}")
+    texts = {"header": write_header(interface, __version__, has_file=has_file)}
+    unit = write_unit(interface, prepared.plan, made, compiler.features, has_file=has_file)
+    if options.python is not None:
+        beside = Path(options.python).resolve().parent
+        library, weights = (
+            None if one is None else os.path.relpath(Path(one).resolve(), beside)
+            for one in (options.output, options.weights)
+        )
+        texts["python"] = write_python(interface, __version__, made, library or "", weights)
+    with tempfile.TemporaryDirectory(prefix="hloopt-") as name:
+        folder = Path(name)
+        _write_data(interface, folder / DATA, file_head(made) if has_file else b"")
+        (folder / HEADER).write_text(texts["header"], encoding="utf-8")
+        objects = compiler.objects(prefix, prepared.source, unit, folder)
+        linked = folder / "library"
+        if options.output.endswith(_STATIC):
+            compiler.archive(objects, linked)
+        else:
+            compiler.link(objects, linked, Path(options.output).name)
+        write_file(options.output, linked)
+        if options.weights is not None:
+            write_file(options.weights, folder / DATA)
+    for what in ("header", "python"):
+        if (path := options.files.get(what)) is not None:
+            write_text(path, texts[what], module.name)
+    return BuiltLibrary(options.files, made, options.march, interface), notes
+
+
+def _write_data(interface: Interface, path: Path, head: bytes) -> None:
+    """The constants and weights; after a page with ``head`` where they are a file of their own."""
+    start = PAGE if head else 0
+    with path.open("wb") as stream:
+        stream.write(head)
+        for offset, array in interface.data:
+            stream.seek(start + offset)
+            stream.write(array.tobytes())
+        stream.truncate(start + interface.data_size)
