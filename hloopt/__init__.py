@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from hloopt.driver.bisecting import BisectOptions
+    from hloopt.driver.building import BuiltLibrary, build
     from hloopt.driver.compare import diff
     from hloopt.driver.explaining import ModuleExplained, explain
     from hloopt.driver.exporting import ExportedFile, export
@@ -57,6 +58,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BisectOptions",
     "Bisection",
+    "BuiltLibrary",
     "DeviceError",
     "Equivalence",
     "EvaluationError",
@@ -86,6 +88,7 @@ __all__ = [
     "UsageError",
     "VerifyError",
     "bisect",
+    "build",
     "compare",
     "compile",
     "diff",
@@ -383,6 +386,8 @@ def __getattr__(name: str) -> Any:
 _HOMES = {
     "BisectOptions": "driver.bisecting",
     "Bisection": "prover.bisection",
+    "BuiltLibrary": "driver.building",
+    "build": "driver.building",
     "Equivalence": "prover.equivalence",
     "Fix": "rewrite",
     "Host": "interpret",

@@ -41,7 +41,7 @@ __all__ = ["command"]
     "--output",
     required=True,
     metavar="LIBRARY",
-    help="Write this library: NAME.so, or NAME.a to link statically. Its functions begin with NAME_.",
+    help="Write this library: libNAME.so, or libNAME.a to link statically. Its functions begin with NAME_.",
 )
 @click.option("--header", metavar="FILE.h", help="Write the header by which C and C++ call it.")
 @click.option(
@@ -77,9 +77,9 @@ def command(ctx: click.Context, file: str, as_json: bool, **given: str) -> None:
 
     \b
     Example:
-      hloopt build dump.txt -o model.so --header model.h --python model.py
-      hloopt build dump.txt -o model.a --header model.h --march x86-64-v3
-      cc main.c model.a -lm -lpthread
+      hloopt build dump.txt -o libmodel.so --header model.h --python model.py
+      hloopt build dump.txt -o libmodel.a --header model.h --march x86-64-v3
+      cc main.c libmodel.a -lm -lpthread
     """
     options = BuildOptions(**given)
     kernels = kernel_options()

@@ -52,6 +52,12 @@ class BuildOptions:
             raise UsageError(f"-o {self.output}: the name of a library ends with .so, .dylib or .a")
         if self.python is not None and self.output.endswith(_STATIC):
             raise UsageError("--python loads a shared library: -o has to end with .so")
+        if self.python is not None and _would_shadow(Path(self.output), Path(self.python)):
+            name = Path(self.output).name
+            raise UsageError(
+                f"--python {self.python} beside {name}: Python would import the library in its place; "
+                f"call that lib{name}"
+            )
         named = [Path(one).resolve() for one in self.files.values()]
         if len(set(named)) < len(named):
             raise UsageError("two of the files to write are the same one")
@@ -62,6 +68,12 @@ class BuildOptions:
         found = {"library": self.output, "header": self.header, "python": self.python}
         found["weights"] = self.weights
         return {name: path for name, path in found.items() if path is not None}
+
+
+def _would_shadow(library: Path, script: Path) -> bool:
+    """Whether an import of the script finds the library first, as an extension module of that name."""
+    is_beside = library.resolve().parent == script.resolve().parent
+    return is_beside and library.name.partition(".")[0] == script.stem
 
 
 @dataclass(frozen=True)
@@ -75,11 +87,15 @@ class BuiltLibrary(Displayed):
 
     def __str__(self) -> str:
         one = self.interface
+        counted = [
+            (len(one.inputs), "input"),
+            (len(one.results), "result"),
+            (one.weights, "weight"),
+        ]
+        parts = [f"{n} {what}{'' if n == 1 else 's'}" for n, what in counted if n]
+        parts.append(f"{one.data_size} bytes of data, {one.memory} of a context")
         lines = [f"{path}: {name}" for name, path in self.files.items()]
-        prefix = one.prefix
-        for kind, arrays in (("inputs", one.inputs), ("results", one.results)):
-            lines += [f"{prefix}_{kind}.{array.field}: {array.shape}" for array in arrays]
-        return "\n".join(lines)
+        return "\n".join([*lines, f"{one.prefix}: {', '.join(parts)}"])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

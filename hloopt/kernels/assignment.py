@@ -46,19 +46,20 @@ def assign_kernels(
     choose: ChooseKernel,
     free: AbstractSet[Instruction] = frozenset(),
     *,
-    allow_host: bool = False,
+    allow_host: bool | None = False,
     is_shared: bool = False,
 ) -> Assignment:
     """Choose a kernel for every instruction that will run; those that are ``free`` need none.
 
     Raises ``UnsupportedError`` for the first that cannot be run, with the number of others; ``allow_host`` lets
-    the interpreter evaluate those that have no kernel.  Where the program ``is_shared``, participants meet.
+    the interpreter evaluate those that have no kernel, and is None where there is none.  Where the program
+    ``is_shared``, participants meet.
     """
     assigner = _Assigner(module, choose, free, allow_host=allow_host, is_shared=is_shared)
     assigner.computation(module.entry)
     if assigner.errors:
         error = _first(assigner.errors)
-        if assigner.hostable == len(assigner.errors):
+        if allow_host is not None and assigner.hostable == len(assigner.errors):
             hint = "hloopt run --allow-host lets the interpreter evaluate what has no kernel"
             error.notes = (hint, *error.notes)
         raise error
@@ -72,7 +73,7 @@ class _Assigner:
         choose: ChooseKernel,
         free: AbstractSet[Instruction],
         *,
-        allow_host: bool,
+        allow_host: bool | None,
         is_shared: bool,
     ) -> None:
         self.free = free

@@ -55,16 +55,17 @@ def plan_program(
     module: Module,
     choose: ChooseKernel,
     *,
-    allow_host: bool = False,
+    allow_host: bool | None = False,
     results_apart: bool = False,
     is_shared: bool = False,
 ) -> Plan:
     """The plan of a module that the pipeline ``device`` has prepared.
 
     ``choose`` gives the kernel of an instruction and its spec, or raises ``UnsupportedError``; with
-    ``allow_host`` the interpreter evaluates what has no kernel.  With ``results_apart`` each result that lies
-    in no other result's memory, and in nothing that is given, has a separate allocation.  Where several
-    participants run it (``is_shared``), what brings them together is a step.
+    ``allow_host`` the interpreter evaluates what has no kernel (None: there is no interpreter).  With
+    ``results_apart`` each result that lies in no other result's memory, and in nothing that is given, has a
+    separate allocation.  Where several participants run it (``is_shared``), what brings them together is a
+    step.
 
     Raises ``UnsupportedError``, before anything else, for the first instruction that cannot be run, with all
     others in its notes; ``UsageError`` for a module that was not prepared.

@@ -21,7 +21,6 @@ from hloopt.kernels.registry import kernels
 from hloopt.kernels.selection import KernelSelection
 from hloopt.kernels.selection.candidate import packing_problem
 from hloopt.kernels.selection.choice import Alternatives
-from hloopt.kernels.selection.chooser import no_kernel
 from hloopt.kernels.selection.selectors import pick
 from hloopt.kernels.spec import KernelSpec
 from hloopt.runtime.program import NativeOptions
@@ -90,20 +89,18 @@ def prepare_library(
         if not spec.library:
             return kernel, spec
         known = [one for one in kernels("native") if one.name != kernel.name]
-        able = Alternatives.of(instruction, wanted.described, wanted.limits(), known)
-        if not able.able:
+        able = Alternatives.of(instruction, wanted.described, wanted.limits(), known).able
+        if not able:
             why = f"is run by {spec.library} on the device native, and a library has no Python"
-            error = unsupported(instruction, why)
-            error.notes = no_kernel(instruction, able.candidates).notes
-            raise error
-        best, _ = pick(able.able)
+            raise unsupported(instruction, why)
+        best, _ = pick(able)
         notes.append(
-            f"%{instruction.name}: {best.name} runs it in place of {spec.library}, which the device native "
-            "calls: its time and the last bits of its results may differ"
+            f"%{instruction.name}: {best.name} runs it, where the device native calls {spec.library}: time and "
+            "last bits of results may differ"
         )
         return best.kernel, best.spec
 
-    plan = plan_program(ready, without_python, results_apart=True)
+    plan = plan_program(ready, without_python, allow_host=None, results_apart=True)
     supported(ready)
     return Prepared(ready, plan, render(plan, entry=entry), report), notes
 
