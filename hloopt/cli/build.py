@@ -64,7 +64,7 @@ __all__ = ["command"]
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, file: str, as_json: bool, **given: str) -> None:
+def command(ctx: click.Context, /, file: str, as_json: bool, **given: str) -> None:
     """Compile a module into a library of C, which needs neither Python nor hloopt.
 
     The module is optimised (-O2 unless other passes are given) and compiled as hloopt run --device native

@@ -65,9 +65,8 @@ class BuildOptions:
     @property
     def files(self) -> dict[str, str]:
         """What is written, and where."""
-        found = {"library": self.output, "header": self.header, "python": self.python}
-        found["weights"] = self.weights
-        return {name: path for name, path in found.items() if path is not None}
+        more = {"header": self.header, "python": self.python, "weights": self.weights}
+        return {"library": self.output} | {name: path for name, path in more.items() if path}
 
 
 def _would_shadow(library: Path, script: Path) -> bool:
@@ -133,8 +132,9 @@ def build(
     Raises ``UsageError`` for files that cannot be written, ``UnsupportedError`` for what only Python runs,
     ``DeviceError`` where no compiler is there.
     """
-    given = [None if one is None else str(one) for one in (header, python, weights)]
-    options = BuildOptions(str(output), *given, march=march)
+    files = {"header": header, "python": python, "weights": weights}
+    named = {name: None if path is None else str(path) for name, path in files.items()}
+    options = BuildOptions(str(output), **named, march=march)
     with ExitStack() as stack:
         kernels = KernelOptions()
         chosen = choose_passes(PassOptions(passes=pipeline), kernels, "host")
@@ -163,11 +163,12 @@ def build_from(
     unit = write_unit(interface, prepared.plan, made, compiler.features, has_file=has_file)
     if options.python is not None:
         beside = Path(options.python).resolve().parent
-        library, weights = (
-            None if one is None else os.path.relpath(Path(one).resolve(), beside)
-            for one in (options.output, options.weights)
-        )
-        texts["python"] = write_python(interface, __version__, made, library or "", weights)
+        paths = {
+            name: os.path.relpath(Path(one).resolve(), beside)
+            for name, one in options.files.items()
+        }
+        library, weights = paths["library"], paths.get("weights")
+        texts["python"] = write_python(interface, __version__, made, library, weights)
     with tempfile.TemporaryDirectory(prefix="hloopt-") as name:
         folder = Path(name)
         _write_data(interface, folder / DATA, file_head(made) if has_file else b"")
@@ -181,9 +182,9 @@ def build_from(
         write_file(options.output, linked)
         if options.weights is not None:
             write_file(options.weights, folder / DATA)
-    for what in ("header", "python"):
-        if (path := options.files.get(what)) is not None:
-            write_text(path, texts[what], module.name)
+    for what, text in texts.items():
+        if what in options.files:
+            write_text(options.files[what], text, module.name)
     return BuiltLibrary(options.files, made, options.march, interface), notes
 
 

@@ -107,7 +107,7 @@ class Interface:
         found = blake2b(text.encode(), digest_size=16)
         for offset, array in self.data:
             found.update(b"%d:%d:" % (offset, array.nbytes))
-            found.update(memoryview(np.ascontiguousarray(array)))
+            found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()
 
 
