@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hloopt import __version__
 from hloopt.backends.native.compile import prepare_library
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
@@ -158,8 +157,8 @@ def build_from(
     has_file = options.weights is not None
     if has_file and not interface.data_size:
         raise UsageError(f"--weights: {module.name} has no weights, and no constants in memory")
-    made = interface.digest(f"{__version__} {prefix} {compiler.identity}\n{prepared.source}")
-    texts = {"header": write_header(interface, __version__, has_file=has_file)}
+    made = interface.digest(f"{prefix} {compiler.identity}\n{prepared.source}")
+    texts = {"header": write_header(interface, has_file=has_file)}
     unit = write_unit(interface, prepared.plan, made, compiler.features, has_file=has_file)
     if options.python is not None:
         beside = Path(options.python).resolve().parent
@@ -168,7 +167,7 @@ def build_from(
             for name, one in options.files.items()
         }
         library, weights = paths["library"], paths.get("weights")
-        texts["python"] = write_python(interface, __version__, made, library, weights)
+        texts["python"] = write_python(interface, made, library, weights)
     with tempfile.TemporaryDirectory(prefix="hloopt-") as name:
         folder = Path(name)
         _write_data(interface, folder / DATA, file_head(made) if has_file else b"")

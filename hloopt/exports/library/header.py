@@ -10,7 +10,7 @@ from hloopt.exports.text import filled, printable
 __all__ = ["write_header"]
 
 
-def write_header(interface: Interface, version: str, *, has_file: bool) -> str:
+def write_header(interface: Interface, *, has_file: bool) -> str:
     """The header's text; ``has_file`` says whether the weights are in a file of their own."""
     prefix = interface.prefix
     where = (
@@ -21,7 +21,6 @@ def write_header(interface: Interface, version: str, *, has_file: bool) -> str:
         "library.h.txt",
         prefix=prefix,
         PREFIX=prefix.upper(),
-        version=version,
         module=_comment(interface.module),
         weights=where,
         memory=f"{interface.memory:,}",

@@ -8,14 +8,11 @@ from hloopt.exports.text import filled, printable, python_table
 __all__ = ["write_python"]
 
 
-def write_python(
-    interface: Interface, version: str, build: str, library: str, weights: str | None
-) -> str:
+def write_python(interface: Interface, build: str, library: str, weights: str | None) -> str:
     """The file's text; ``library`` and ``weights`` are the paths of those files from its folder."""
     return filled(
         "library.py.txt",
         prefix=interface.prefix,
-        version=version,
         module=printable(interface.module),
         build=repr(build),
         prefix_string=repr(interface.prefix),
