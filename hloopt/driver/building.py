@@ -17,11 +17,10 @@ from hloopt.driver.run import read_task
 from hloopt.driver.selecting import selecting
 from hloopt.driver.writing import check_writable, write_file, write_text
 from hloopt.errors import UsageError
+from hloopt.exports.library.callers import write_header, write_python
 from hloopt.exports.library.compiling import library_compiler
-from hloopt.exports.library.header import write_header
 from hloopt.exports.library.interface import Interface, interface_of
 from hloopt.exports.library.names import prefix_of
-from hloopt.exports.library.python_file import write_python
 from hloopt.exports.library.unit import DATA, HEADER, PAGE, file_head, run_name, write_unit
 from hloopt.ir.build import clone_module
 

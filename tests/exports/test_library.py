@@ -20,6 +20,7 @@ import pytest
 import hloopt
 from hloopt.backends.native.toolchain import check_native
 from hloopt.errors import DeviceError, UsageError
+from hloopt.exports.library.compiling import library_compiler
 from hloopt.exports.library.names import c_literal, identifiers, prefix_of
 from tests.exports.library_files import built, loaded, natively, same_bits
 from tests.helpers.support import invoke
@@ -651,8 +652,6 @@ def test_a_processor_without_the_instructions(tmp_path: Path) -> None:
     """What the tables ask of the processor is asked before anything else runs."""
     if "x86_64" not in hloopt_machine():
         pytest.skip("processors of one kind only are asked")
-    from hloopt.exports.library.compiling import library_compiler
-
     assert library_compiler("x86-64").features == ()
     assert {"avx2", "fma", "bmi2"} <= set(library_compiler("x86-64-v3").features)
     assert "avx512f" not in library_compiler("x86-64-v3").features

@@ -18,7 +18,7 @@ from hloopt.kernels.plan import Plan, PlanBuffer
 from hloopt.runtime.device import bytes_of_array
 from hloopt.types import Array, ArrayShape, leaves
 
-__all__ = ["Interface", "LibraryArray", "Place", "interface_of"]
+__all__ = ["Interface", "LibraryArray", "LibraryPlace", "interface_of"]
 
 _ALIGNMENT: Final = 256
 _UNSIGNED: Final = {8: "uint8_t", 16: "uint16_t"}
@@ -76,7 +76,7 @@ class LibraryArray:
 
 
 @dataclass(frozen=True)
-class Place:
+class LibraryPlace:
     """Where an allocation lies: given by each run's caller, in the data, or in the memory of a context."""
 
     home: str
@@ -95,7 +95,7 @@ class Interface:
     module: str
     inputs: tuple[LibraryArray, ...]
     results: tuple[LibraryArray, ...]
-    places: tuple[Place, ...]
+    places: tuple[LibraryPlace, ...]
     bound: tuple[Bound, ...]
     data: tuple[tuple[int, Array], ...]
     data_size: int
@@ -175,20 +175,20 @@ def _still(plan: Plan, weights: Mapping[int, int]) -> dict[int, int]:
 
 def _places(
     plan: Plan, store: _Data, apart: list[int], weights: Mapping[int, int]
-) -> tuple[tuple[Place, ...], int]:
+) -> tuple[tuple[LibraryPlace, ...], int]:
     """The place of each allocation, and the memory of a context."""
-    found: list[Place] = []
+    found: list[LibraryPlace] = []
     memory = 0
     for number, allocation in enumerate(plan.allocations):
         if allocation.kind == "arena" or number in apart:
-            found.append(Place("memory", memory))
+            found.append(LibraryPlace("memory", memory))
             memory += -(-allocation.byte_size // _ALIGNMENT) * _ALIGNMENT
         elif allocation.kind == "constant":
-            found.append(Place("data", store.add(constant_bytes(allocation))))
+            found.append(LibraryPlace("data", store.add(constant_bytes(allocation))))
         elif id(allocation) in weights:
-            found.append(Place("data", weights[id(allocation)]))
+            found.append(LibraryPlace("data", weights[id(allocation)]))
         else:
-            found.append(Place("given"))
+            found.append(LibraryPlace("given"))
     return tuple(found), memory
 
 

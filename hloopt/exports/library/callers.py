@@ -1,13 +1,13 @@
-"""The header of a library, by which C and C++ call it."""
+"""What calls a library: the header for C and C++, and the module of Python, which does so through ctypes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from hloopt.exports.library.interface import Interface, LibraryArray
-from hloopt.exports.text import filled, printable
+from hloopt.exports.text import filled, printable, python_table
 
-__all__ = ["write_header"]
+__all__ = ["write_header", "write_python"]
 
 
 def write_header(interface: Interface, *, has_file: bool) -> str:
@@ -54,3 +54,24 @@ def _fields(arrays: Iterable[LibraryArray], const: str) -> str:
 def _comment(text: str) -> str:
     """A text within a comment of C: it does not end there."""
     return printable(text).replace("*/", "* /").replace("/*", "/ *")
+
+
+def write_python(interface: Interface, build: str, library: str, weights: str | None) -> str:
+    """The file's text; ``library`` and ``weights`` are the paths of those files from its folder."""
+    return filled(
+        "library.py.txt",
+        prefix=interface.prefix,
+        module=printable(interface.module),
+        build=repr(build),
+        prefix_string=repr(interface.prefix),
+        library=repr(library),
+        weights=repr(weights),
+        inputs=python_table(map(_row, interface.inputs)),
+        results=python_table(map(_row, interface.results)),
+    )
+
+
+def _row(one: LibraryArray) -> tuple[object, ...]:
+    rank, layout = len(one.shape.dims), one.shape.layout
+    order = tuple(range(rank)) if layout is None else layout.minor_to_major[::-1]
+    return one.field, one.shape.dtype.name, one.shape.dtype.numpy.name, one.shape.dims, order
