@@ -8,7 +8,7 @@ SAMPLE := samples/cartpole_step
 # HLOOPT_XLA_PYTHON, of the environment or of make's arguments, asks XLA itself (tests/oracle, bench).
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden recording reference wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden recording reference docs wheel clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,6 +119,11 @@ recording: $(VENV)/.installed  ## draw the terminal of the README again, light a
 
 reference: $(VENV)/.installed  ## every command, pass, op, kernel, target, refusal and topic, as Markdown: build/reference
 	$(BIN)/python -m tests.documentation.reference build/reference
+
+docs: $(VENV)/.installed-dev  ## build the documentation, links checked, for reading without a network: build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m tests.documentation.site_check build/site
 
 wheel: $(VENV)/.installed-dev  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

@@ -202,7 +202,7 @@ def compile(
     target: str | None = None,
 ) -> Program:
     """Make a module executable.  Raises ``UnsupportedError`` before anything runs, ``DeviceError``
-    when there is no such device.
+    when there is no such device, ``UsageError`` for options that the device does not take.
 
     ``device`` is ``cpu``, ``native`` (the CPU, by its C++ compiler), ``gpu`` (CUDA) or ``emulator`` (kernels
     of a GPU run on the CPU, each access of memory checked); on the last two ``target`` names the device

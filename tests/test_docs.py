@@ -13,6 +13,7 @@ import pytest
 from tests.documentation import recording
 
 ROOT = Path(__file__).resolve().parent.parent
+_FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"(<!-- figures vary -->\n)?```console\n(.*?)```", re.DOTALL)
 _LINK = re.compile(r'(?:\]\(|src="|srcset=")([^)"#\s]+)')
 _FIGURE = re.compile(r"~|\d[\d.,e+-]*(?: ?(?:ns|us|ms|s|x|[KM]iB)\b)?")
@@ -33,6 +34,11 @@ def examples(page: str) -> list[tuple[str, str, bool]]:
     return found
 
 
+def files(page: str) -> dict[str, str]:
+    """The files that a page has its reader save: its fenced blocks with a title."""
+    return dict(_FILE.findall((ROOT / page).read_text()))
+
+
 def commands(page: str) -> list[str]:
     return [command for command, _, _ in examples(page)]
 
@@ -50,13 +56,14 @@ ALL = [
     (page, *example)
     for page in PAGES
     for example in examples(page)
-    if not example[0].startswith("make ")
+    if not example[0].startswith("make ") and not page.startswith("docs/tutorials/")
 ]
+TUTORIALS = [page for page in PAGES if page.startswith("docs/tutorials/")]
 
 
 def _codes(command: str) -> tuple[int, ...]:
     """The exit codes of success: ``diff`` tells by its own that modules differ."""
-    return (0, 1) if re.search(r"hloopt diff [^|]*(\| head -\d+)?$", command) else (0,)
+    return (0, 1) if re.search(r"hloopt diff [^|]*(\| (head|tail|grep) [^|]+)?$", command) else (0,)
 
 
 @pytest.mark.parametrize(
@@ -68,20 +75,41 @@ def test_documented_command(
     page: str, command: str, shown: str, vary: bool, tmp_path: Path
 ) -> None:
     """Typed at the top of the repository, the command does what the page says, and leaves nothing outside ``build``."""
+    _check(page, command, shown, tmp_path, vary=vary)
+    assert {path.name for path in tmp_path.iterdir()} <= {"samples", "grammar", "build"}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_a_tutorial_from_its_first_command_to_its_last(page: str, tmp_path: Path) -> None:
+    """In one folder, with the files that its reader saves; what is exported stays so."""
+    for name, text in files(page).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    exported = ""
+    for command, shown, vary in examples(page):
+        if command.startswith("export "):
+            exported += f"{command}; "
+        else:
+            _check(page, exported + command, shown, tmp_path, vary=vary)
+
+
+def _check(page: str, command: str, shown: str, folder: Path, *, vary: bool) -> None:
+    """Run a command of a page at the top of what looks like the repository."""
     for name in ("samples", "grammar"):
-        (tmp_path / name).symlink_to(ROOT / name)
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(ROOT / name)
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
-        cwd=tmp_path,
+        cwd=folder,
         env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "COLUMNS": "80"},
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
-    assert result.returncode in _codes(command), result.stdout + result.stderr
-    assert {path.name for path in tmp_path.iterdir()} <= {"samples", "grammar", "build"}
-    assert not shown or agrees(shown, result.stdout, vary), result.stdout
+    assert result.returncode in _codes(command), f"{command}\n{result.stdout}{result.stderr}"
+    assert not shown or agrees(shown, result.stdout, vary), f"{command}\n{result.stdout}"
 
 
 def test_what_a_page_shows_is_compared() -> None:

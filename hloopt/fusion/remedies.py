@@ -92,7 +92,8 @@ _NOT_MADE: Final = frozenset({
     "consumer-is-tuple", "consumer-not-loop-or-input-fusible", "not-multi-output-root",
     "different-loops", "different-reductions", "different-transposes", "reduction-and-transpose",
     "transpose-would-become-loop", "transpose-without-tiles", "triton-unsupported", "triton-not-tiled",
-    "gemm-epilogue", "horizontal-alone", "horizontal-other-users",
+    "gemm-epilogue", "horizontal-alone", "horizontal-other-users", "attention-unfit", "rows-unfit",
+    "along-unfit", "product-unfit",
 })  # fmt: skip
 
 HELD: Final = _WRONG | _LIMITS | _NO_LOOP | _NOT_MADE

@@ -178,7 +178,10 @@ def splice(
 
 
 def exchange_bodies(left: Instruction, right: Instruction) -> None:
-    """Exchange the computations of two fusions of one module; names and places stay where they were."""
+    """Exchange the computations of two fusions of one module; names and places stay where they were.
+
+    Raises ``ValueError`` for fusions of different modules.
+    """
     mine = left.calls
     other = right.calls
     module = mine.module
@@ -315,7 +318,7 @@ def set_shape(instruction: Instruction, shape: Shape) -> None:
 
 
 def set_root(computation: Computation, root: Instruction) -> None:
-    """Make another instruction of the computation its root."""
+    """Make another instruction of the computation its root.  Raises ``ValueError`` for one of another."""
     if root.computation is not computation:
         raise ValueError(f"{root.name} is not in computation {computation.name}")
     computation.root = root
@@ -405,7 +408,7 @@ def add_computation(module: Module, computation: Computation) -> Computation:
 
 
 def rename_computation(computation: Computation, name: str) -> None:
-    """Give a computation a name; it is made unique in its module."""
+    """Give a computation a name, made unique in its module.  Raises ``ValueError`` for one in no module."""
     module = computation.module
     if module is None:
         raise ValueError(f"computation {computation.name} is in no module")
@@ -417,7 +420,7 @@ def rename_computation(computation: Computation, name: str) -> None:
 
 
 def remove_computation(computation: Computation) -> None:
-    """Remove a computation without callers from its module, and its calls with it."""
+    """Remove a computation from its module, and its calls with it.  Raises ``ValueError`` if it has callers."""
     module = computation.module
     if module is None or computation.callers or module.entry is computation:
         raise ValueError(f"computation {computation.name} is still used")

@@ -184,7 +184,7 @@ class Module(Displayed):
         return print_module(self, PrintOptions(metadata, layouts, canonical))
 
     def __repr__(self) -> str:
-        counts = f"{len(self)} computations, {self.instruction_count()} instructions"
+        counts = f"{len(self)} computation{'s' * (len(self) != 1)}, {self.instruction_count()} instructions"
         entry = getattr(self, "entry", None)  # a module that is being made has none yet
         return f"<module {self.name}: {counts}{f', entry {entry.outline}' if entry else ''}>"
 

@@ -1,0 +1,106 @@
+"""The pages of the Python interface: every public name has an entry with its docstring, and an example that runs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import hloopt
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+_CODE = re.compile(r"^(?:>>>|\.\.\. |    ).*", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^::: .*(?:\n {4}.*)*", re.MULTILINE)
+EXAMPLES = "\n".join(
+    line for page in PAGES for line in _CODE.findall(_DIRECTIVE.sub("", page.read_text()))
+)
+
+
+@pytest.mark.parametrize("page", [page.stem for page in PAGES if ">>>" in page.read_text()])
+def test_the_examples_of_a_page_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the top of the repository, one after the other."""
+    monkeypatch.chdir(ROOT)
+    text = re.sub(
+        r"^```.*$", "", (ROOT / "docs" / "api" / f"{page}.md").read_text(), flags=re.MULTILINE
+    )
+    test = doctest.DocTestParser().get_doctest(text, {}, page, f"docs/api/{page}.md", 0)
+    said: list[str] = []
+    result = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)
+    assert not result.failed, "".join(said)
+    assert result.attempted > 3
+
+
+def entries() -> dict[str, object]:
+    """What has an entry on a page, by its dotted name; a module stands for all it lists."""
+    found: dict[str, object] = {}
+    for page in PAGES:
+        for name, members in re.findall(
+            r"^::: ([\w.]+)(?:\n +options:\n +members: \[([^]]*)\])?",
+            page.read_text(),
+            re.MULTILINE,
+        ):
+            if name.startswith(("hloopt.jax", "hloopt.torch")):
+                continue
+            if members:
+                home = importlib.import_module(name)
+                found |= {f"{name}.{one}": getattr(home, one) for one in members.split(", ")}
+                continue
+            home_name, _, last = name.rpartition(".")
+            value = getattr(importlib.import_module(home_name), last)
+            if inspect.ismodule(value):
+                found |= {f"{name}.{one}": getattr(value, one) for one in value.__all__}
+            else:
+                found[name] = value
+    return found
+
+
+def test_every_public_name_has_an_entry_and_an_example() -> None:
+    listed, used = entries(), EXAMPLES
+    wanted = [f"hloopt.{name}" for name in hloopt.__all__]
+    assert [
+        name for name in wanted if name not in listed and f"hloopt.ir.{name[7:]}" not in listed
+    ] == []
+    unused = [name for name in listed if not re.search(rf"\b{name.rpartition('.')[2]}\b", used)]
+    assert unused == []
+
+
+def test_every_entry_has_types_and_a_docstring() -> None:
+    for name, value in entries().items():
+        if inspect.isfunction(value):
+            signature = inspect.signature(value)
+            untyped = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
+            assert not untyped, (name, untyped)
+            assert signature.return_annotation is not signature.empty, name
+        if inspect.isfunction(value) or inspect.isclass(value):
+            assert inspect.getdoc(value), name
+
+
+def test_every_error_that_a_function_raises_is_in_its_docstring() -> None:
+    """Those that its own lines raise."""
+    missing: dict[str, list[str]] = {}
+    for name, value in entries().items():
+        if not inspect.isfunction(value):
+            continue
+        raised = set(re.findall(r"^\s+raise (\w+)\(", inspect.getsource(value), re.MULTILINE))
+        missing[name] = [one for one in raised if one not in (inspect.getdoc(value) or "")]
+    assert {name: kinds for name, kinds in missing.items() if kinds} == {}
+
+
+def test_every_public_method_has_a_docstring() -> None:
+    for name, value in entries().items():
+        if inspect.isclass(value) and value.__module__.startswith("hloopt."):
+            bare = [
+                method
+                for method, function in vars(value).items()
+                if inspect.isfunction(function)
+                and not method.startswith("_")
+                and not inspect.getdoc(getattr(value, method))
+            ]
+            assert not bare, (name, bare)
