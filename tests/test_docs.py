@@ -105,7 +105,7 @@ def _check(page: str, command: str, shown: str, folder: Path, *, vary: bool) -> 
         env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert result.returncode in _codes(command), f"{command}\n{result.stdout}{result.stderr}"
