@@ -12,6 +12,7 @@ from typing import Final
 from hloopt.dataclass import dataclass
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
+from hloopt.findings.products import is_sure_on_host
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.ir import Instruction, Module, build, edit
@@ -72,7 +73,7 @@ def values(subject: Subject) -> Iterator[FindingCandidate]:
     worth = [(saved, row) for row in found if (saved := row.saved_ns(subject)) > 0]
     worth.sort(key=lambda pair: -pair[0])
     for _, row in worth[:_MOST]:
-        yield _candidate(row)
+        yield _candidate(row, on_host=subject.planner.predictor.target.kind == "cpu")
 
 
 def _repeated(subject: Subject, one: Instruction) -> _Repeated | None:
@@ -129,7 +130,7 @@ def _with_chain(
     )
 
 
-def _candidate(row: _Repeated) -> FindingCandidate:
+def _candidate(row: _Repeated, *, on_host: bool) -> FindingCandidate:
     value, kernels = row.value, row.kernels
     listed = ", ".join(f"%{one.name}" for one in kernels[:3])
     more = f" and {len(kernels) - 3} more" if len(kernels) > 3 else ""
@@ -153,6 +154,7 @@ def _candidate(row: _Repeated) -> FindingCandidate:
         ),
         _kept,
         tuple(user for user in value.users if user.opcode != "tuple"),
+        holds=is_sure_on_host if on_host else None,
     )
 
 

@@ -24,14 +24,14 @@ from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import Site, row_major, sites
 from hloopt.types import ArrayShape, DotDims
 
-__all__ = ["one_hot", "orders", "reduced_dot", "thin"]
+__all__ = ["is_sure_on_host", "one_hot", "orders", "reduced_dot", "thin"]
 
 _VIEWS: Final = frozenset({"convert", "copy"})
 _THIN: Final = 16
 """The least size of a tile's side: what is shorter leaves the rest of the tile idle."""
 
 _SURE: Final = 0.3
-"""Of sums that ``native`` was measured with, those that saved less than this by their prices saved nothing."""
+"""Of changes that ``native`` was measured with, those that saved less than this by their prices gained none."""
 
 _ON_GPU: Final = (
     "a tile of a matrix unit is {tile} or more on each side, and with {listed} most of it is idle."
@@ -193,12 +193,12 @@ def thin(subject: Subject) -> Iterator[FindingCandidate]:
                 ),
             ),
             _as_sums,
-            holds=_is_sure if on_host else None,
+            holds=is_sure_on_host if on_host else None,
         )
 
 
-def _is_sure(before: ProgramPlan, after: ProgramPlan) -> bool:
-    """Whether a gain on the host is more than what its prices of thin products may be off by."""
+def is_sure_on_host(before: ProgramPlan, after: ProgramPlan) -> bool:
+    """Whether a gain on the host is more than what prices of single kernels may be off by there."""
     return before.seconds - after.seconds >= _SURE * before.seconds
 
 

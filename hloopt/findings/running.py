@@ -84,7 +84,7 @@ def _candidate(window: Instruction, found: RunningDim, *, in_blocks: bool) -> Fi
     )
     why = (
         f"%{window.name} is a running {name} along {size:,} elements, written as a reduce-window of {steps:,} "
-        f"steps; {how} In pairs it is {2 * source.array.elements:,}."
+        f"flops; {how} In pairs it is {2 * source.array.elements:,}."
     )
     blocks = FindingRemedy(
         "hloopt", f"reduce-window-rewriter{{fast_math=true,block={_BLOCK}}}, before other passes"
