@@ -122,6 +122,9 @@ def bytes_of(path: Path) -> bytes:
     try:
         return decompressed(path.read_bytes(), str(path))
     except OSError as error:
+        if path.is_symlink() and not path.exists():
+            what = f"{path} is a link to {path.readlink()}, which is not there"
+            raise UsageError(what) from error
         raise UsageError(f"{path}: {error.strerror or error}") from error
 
 

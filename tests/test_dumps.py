@@ -236,6 +236,7 @@ def test_what_is_not_called_as_xla_does_is_judged_by_its_content(tmp_path: Path)
         "module_0001.f": ["some_later_stage"],
         "a.txt": [""],
         "c.hlo": [""],
+        "dangling.hlo": [""],  # reported when it is read
         "d.txt.gz": [""],
     }
     assert dump.modules[0].others["unknown"][0].path.name == "module_0001.f.report.txt"

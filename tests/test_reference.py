@@ -84,7 +84,7 @@ def test_every_code_has_its_entry(pages: dict[str, str]) -> None:
 
 def test_the_topics_hold_the_environment_and_the_exit_codes(pages: dict[str, str]) -> None:
     assert "HLOOPT_CACHE_DIR" in pages["topics"]
-    assert "130  interrupted" in pages["commands"]
+    assert "130  interrupted" in pages["topics"]
     assert "| `130` | interrupted |" in pages["errors"]
 
 

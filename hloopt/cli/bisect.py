@@ -11,11 +11,12 @@ from click.core import ParameterSource
 
 from hloopt.cli.bisect_xla import XLA, bisect_by_xla
 from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.messages import error_json, show_error
-from hloopt.cli.options import PICK, json_option, pick_options
-from hloopt.cli.pipeline_options import PASSES, pass_options
+from hloopt.cli.options import PICK, PICKED, custom_call_option, json_option, pick_options
+from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, pass_options
 from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
 from hloopt.cli.trial_options import EXECUTOR, TRIALS, executor, trial_options
 from hloopt.cli.waiting import patience
@@ -33,44 +34,43 @@ from hloopt.report.console import product
 __all__ = ["command"]
 
 
-@click.command("bisect")
+@click.command(
+    "bisect",
+    cls=GroupedCommand,
+    groups={
+        "Search": ("every", "show_all", "eager", "check", *XLA.names),
+        "Input": (*PICKED, *TRIALS.names),
+        "Comparison": (*EXECUTOR.names, *TOLERANCE.names, "custom_calls"),
+        "Passes": COMMON_PASSES,
+        "Kernels": ("target", "kernel", "lock"),
+    },
+)
 @click.argument("paths", metavar="PATH", nargs=-1, required=True, type=click.Path())
 @pick_options
 @click.option(
-    "--every", is_flag=True, help="Find every stage that changes results, not only the first."
+    "--every", is_flag=True, help="Find every stage that changes results. Otherwise the first."
 )
 @click.option("--all", "show_all", is_flag=True, help="List all stages, equal ones, too.")
 @TRIALS
 @EXECUTOR
 @TOLERANCE
 @XLA
-@PASSES
-@KERNELS.only("target", "kernel", "kernel_rule", "kernel_file", "lock", "frozen")
+@PASSES.only(*COMMON_PASSES)
+@KERNELS.only("target", "kernel", "lock")
 @click.option(
     "--eager",
     is_flag=True,
-    help="Find inputs on which the module gives NaN compiled as a whole (jit) and numbers one instruction at a "
-    "time (eager), or the reverse: the instruction, its operands either way, and what is merged before it.",
+    help="Find inputs whose NaN depends on jit. The module gives NaN compiled as a whole (jit) and "
+    "numbers one instruction at a time (eager), or the reverse: the instruction is shown, its operands "
+    "either way, and what is merged before it.",
 )
 @click.option(
     "--check",
     metavar="CMD",
-    help="Ask this command instead of comparing results, as git bisect run does: {} is the path of a module's "
-    "text (or follows the command); 0 is good, 125 cannot be told, 1 to 127 is bad, more ends the search.",
+    help="Let a command judge, as git bisect run does. {} is the path of a module's text (or follows the "
+    "command); 0 is good, 125 cannot be told, 1 to 127 is bad, more ends the search.",
 )
-@click.option(
-    "--check-seconds",
-    type=click.FloatRange(0, min_open=True),
-    metavar="S",
-    help="With --check: a command that takes longer is stopped, and the module is bad.",
-)
-@click.option(
-    "--custom-call",
-    "custom_calls",
-    metavar="[TARGET=]MODULE:FUNCTION",
-    multiple=True,
-    help="Evaluate the custom calls of a target by a Python function (may be repeated).",
-)
+@custom_call_option
 @json_option
 @click.pass_context
 def command(
@@ -82,7 +82,6 @@ def command(
     eager: bool,
     custom_calls: tuple[str, ...],
     check: str | None,
-    check_seconds: float | None,
     as_json: bool,
 ) -> None:
     """Find the pass, rewrite or kernel that changes the results of a module.
@@ -122,25 +121,21 @@ def command(
     """
     for call in custom_calls:
         load(call)
-    path = _only(ctx, paths, check, check_seconds)
+    path = _only(ctx, paths, check)
     if XLA.given()["xla"]:
         rows, code = bisect_by_xla(path, every=every, as_json=as_json, show_all=show_all)
         end(ctx, rows, code)
     if not is_dump(Path(path)):
-        rows, code = _bisect_file(ctx, path, check, check_seconds, show_all=show_all)
+        rows, code = _bisect_file(ctx, path, check, show_all=show_all)
         end(ctx, rows, code)
     _check_dump_options(ctx)
-    options = _dump_options(check, check_seconds, every=every)
+    options = _dump_options(check, every=every)
     rows, code = _bisect_dump(ctx, path, options, show_all=show_all, as_json=as_json)
     end(ctx, rows, code)
 
 
-def _only(
-    ctx: click.Context, paths: tuple[str, ...], check: str | None, check_seconds: float | None
-) -> str:
+def _only(ctx: click.Context, paths: tuple[str, ...], check: str | None) -> str:
     """The path.  Raises ``UsageError`` for several, and for options that exclude each other."""
-    if check is None and check_seconds is not None:
-        raise UsageError("--check-seconds is for --check")
     path, *others = paths
     if others:
         raise UsageError(
@@ -165,7 +160,7 @@ def _check_eager(ctx: click.Context, path: str) -> None:
 
 
 def _bisect_file(
-    ctx: click.Context, path: str, check: str | None, seconds: float | None, *, show_all: bool
+    ctx: click.Context, path: str, check: str | None, *, show_all: bool
 ) -> tuple[list[dict[str, Any]], int]:
     """Search the passes of each module in a file: a row for each, and the exit code.
 
@@ -174,7 +169,7 @@ def _bisect_file(
     if ctx.params["every"]:
         raise UsageError("--every is for a dump directory: of passes the first is found")
     selected = (pass_options(), kernel_options(), trial_options(), executor(), given_tolerance())
-    options = BisectOptions(*selected, check, seconds, ctx.params["eager"])
+    options = BisectOptions(*selected, check, ctx.params["eager"])
     bisecting = Bisecting.of(options, ctx.with_resource)
     codes = [0]
 
@@ -217,14 +212,13 @@ def _bisect_dump(
     return rows, code
 
 
-def _dump_options(check: str | None, seconds: float | None, *, every: bool) -> BisectOptions:
+def _dump_options(check: str | None, *, every: bool) -> BisectOptions:
     expect = XLA.given()["expect"]
     return BisectOptions(
         trials=trial_options(),
         executor=executor(),
         tolerance=given_tolerance(),
         check=check,
-        check_seconds=seconds,
         every=every,
         expect=None if expect is None else Path(expect),
         xla_flags=XLA.given()["xla_flags"],

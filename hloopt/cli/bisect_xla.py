@@ -25,22 +25,22 @@ XLA = OptionGroup(
     option(
         "--xla",
         is_flag=True,
-        help="Bisect XLA's own passes: compile the module by XLA's CPU compiler (HLOOPT_XLA_PYTHON) and bisect "
-        "the stages that it dumps.",
+        help="Bisect XLA's own passes over the module. XLA's CPU compiler (HLOOPT_XLA_PYTHON) compiles "
+        "it, and the stages that it dumps are bisected.",
     ),
     option(
         "--xla-flags",
         default="",
         metavar="FLAGS",
-        help="XLA_FLAGS of the compilations, with --xla and where the remedy for a dump is tried.",
+        help="XLA_FLAGS of the compilations. With --xla, and where the remedy for a dump is tried.",
     ),
     option(
         "--expect",
         metavar="PATH",
-        help="Of a dump: results of the compiled program, out_0, out_1, ... in an .npz or a folder. Where all "
+        help="Results of the compiled program. out_0, ... in an .npz or a folder, with a dump: where all "
         "stages agree and these differ, code generation is to blame.",
     ),
-    option("--keep-dump", metavar="DIR", help="With --xla: keep XLA's dump in this directory."),
+    option("--keep-dump", metavar="DIR", help="With --xla: keep its dump in this directory."),
 )
 
 

@@ -9,8 +9,8 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.messages import show_warnings
-from hloopt.cli.options import json_option, pick_options, strict_option
-from hloopt.cli.pipeline_options import PASSES, pass_options
+from hloopt.cli.options import PICKED, json_option, pick_options
+from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, pass_options
 from hloopt.cli.waiting import patience
 from hloopt.driver.building import BuildOptions, build_from
 from hloopt.driver.passes import choose_passes
@@ -25,42 +25,44 @@ __all__ = ["command"]
     "build",
     cls=GroupedCommand,
     groups={
-        "Passes": PASSES.names,
+        "Passes": COMMON_PASSES,
         "Kernels": KERNELS.names,
-        "Input": ("module", "stage", "strict"),
+        "Input": PICKED,
         "Output": ("output", "header", "python", "weights", "march", "as_json"),
     },
 )
 @click.argument("file", type=click.Path())
 @pick_options
-@strict_option()
-@PASSES
-@KERNELS.only("kernel", "kernel_rule", "kernel_file", "lock", "frozen")
+@PASSES.only(*COMMON_PASSES)
+@KERNELS.only("kernel", "lock")
 @click.option(
     "-o",
     "--output",
     required=True,
     metavar="LIBRARY",
-    help="Write this library: libNAME.so, or libNAME.a to link statically. Its functions begin with NAME_.",
+    help="Write this library: libNAME.so or libNAME.a. One that ends in .a is to link statically; its "
+    "functions begin with NAME_.",
 )
-@click.option("--header", metavar="FILE.h", help="Write the header by which C and C++ call it.")
+@click.option("--header", metavar="FILE.h", help="Write the header for C and C++.")
 @click.option(
     "--python",
     metavar="FILE.py",
-    help="Write a module of Python that loads the library and needs NumPy only.",
+    help="Write a Python module that loads the library. It needs NumPy only.",
 )
 @click.option(
     "--weights",
     metavar="FILE",
-    help="Write constants, and a model's weights, to this file, which is mapped at run time; else they are "
-    "part of the library.",
+    help="Write constants to this file, mapped at run time. A model's weights, too; else they are part "
+    "of the library.",
 )
 @click.option(
     "--march",
     type=click.Choice(MARCHES),
     default="native",
     show_default=True,
-    help="The processor: this one, a level of x86-64, or aarch64, by a cross compiler where it is installed.",
+    metavar="ARCH",
+    help="Processor to compile for. native is this one; x86-64 to x86-64-v4 are levels of it, aarch64 "
+    "takes a cross compiler.",
 )
 @json_option
 @click.pass_context

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from hloopt.cache_folder import cache_folder, notes, own_folder
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.errors import UsageError
@@ -38,7 +39,7 @@ _ENTRY = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}(\.\w+)?|\.build-\w+")
 _FILE = re.compile(r"\.?(grammar|expression)-[0-9a-f]+\.json(\.\w+)?")
 
 
-@click.command("cache")
+@click.command("cache", cls=GroupedCommand)
 @click.option("--clear", is_flag=True, help="Remove all entries; the next use makes them again.")
 @json_option
 def command(clear: bool, as_json: bool) -> None:

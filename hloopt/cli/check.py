@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hloopt.cli.files import InputText, open_texts, read_input
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import each_error, error_json, show_errors
 from hloopt.cli.options import files_argument, json_option, strict_option
@@ -20,31 +21,31 @@ __all__ = ["command"]
 _MOST_ERRORS = 20
 
 
-@click.command("check")
+@click.command("check", cls=GroupedCommand)
 @files_argument
-@strict_option(default=True)
+@strict_option
 @click.option(
     "--rules",
     is_flag=True,
-    help="List the constraints that errors name in brackets, and exit.",
+    help="List the constraints that errors name. They are in brackets there.",
 )
 @click.option(
     "--equivalent",
     is_flag=True,
-    help="Prove that two modules, A and B, give the same results for all inputs, or find inputs for which "
-    "they do not.",
+    help="Prove that A and B give the same results. For all inputs; or find inputs for which they do not.",
 )
 @click.option(
     "--save-inputs",
-    metavar="OUT",
-    help="With --equivalent: write the inputs for which the modules differ to an .npz file, as run --inputs "
-    "reads it.",
+    metavar="FILE.npz",
+    help="Write inputs for which A and B differ. With --equivalent: an .npz file, as run --inputs reads "
+    "it.",
 )
 @click.option(
     "--solver-steps",
     type=click.IntRange(1),
     metavar="N",
-    help="With --equivalent: how much z3 may do, by its own count, 20 million by default (some seconds).",
+    help="How much z3 may do [20 million]. With --equivalent, by its own count; the default is some "
+    "seconds.",
 )
 @json_option
 @click.pass_context

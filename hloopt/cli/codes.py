@@ -32,11 +32,11 @@ _FIELDS = {
     "fused:.3f": "FUSED",
     "unfused:.3f": "APART",
 }
-_EXITS = re.compile(r"^ +(\d+)  (\S.*)$", re.MULTILINE)
+_EXITS = re.compile(r"^ *(\d+)  (\S.*)$", re.MULTILINE)
 
 
 def codes(help_text: str) -> Mapping[str, Callable[[], str]]:
-    """What makes the text of each code; ``help_text`` is that of ``hloopt``, which lists the exit codes."""
+    """What makes the text of each code; ``help_text`` is the topic of the exit codes."""
     exits = exit_codes(help_text)
     found: dict[str, Callable[[], str]] = {}
     found |= {code: partial(_refusal, code) for code in REASONS}
@@ -49,7 +49,7 @@ def codes(help_text: str) -> Mapping[str, Callable[[], str]]:
 
 def exit_codes(help_text: str) -> dict[str, str]:
     """What each exit code means."""
-    return dict(_EXITS.findall(help_text.partition("Exit codes:")[2]))
+    return dict(_EXITS.findall(help_text))
 
 
 def _refusal(code: str) -> str:

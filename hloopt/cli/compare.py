@@ -7,8 +7,15 @@ from typing import Any
 import click
 
 from hloopt.cli.files import Input, each_input, one_text, open_each
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
-from hloopt.cli.options import json_option, pick_options, stages_of_sides, strict_option
+from hloopt.cli.options import (
+    PICKED,
+    custom_call_option,
+    json_option,
+    pick_options,
+    stages_of_sides,
+)
 from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
 from hloopt.cli.trial_options import EXECUTOR, TRIALS, executor, trial_options
 from hloopt.cli.waiting import patience
@@ -23,26 +30,27 @@ from hloopt.runtime.inputs import named_arrays, npz
 __all__ = ["command"]
 
 
-@click.command("compare")
+@click.command(
+    "compare",
+    cls=GroupedCommand,
+    groups={
+        "Input": (*PICKED, *TRIALS.names),
+        "Comparison": (*EXECUTOR.names, *TOLERANCE.names, "custom_calls"),
+        "Output": ("save_inputs", "as_json"),
+    },
+)
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
 @pick_options
-@strict_option()
 @TRIALS
 @EXECUTOR
 @TOLERANCE
 @click.option(
     "--save-inputs",
     metavar="FILE.npz",
-    help="Where results differ, write the inputs that show it, as --inputs reads them.",
+    help="Write inputs that show a difference. As --inputs reads them; nothing where there is none.",
 )
-@click.option(
-    "--custom-call",
-    "custom_calls",
-    metavar="[TARGET=]MODULE:FUNCTION",
-    multiple=True,
-    help="Evaluate the custom calls of a target by a Python function (may be repeated).",
-)
+@custom_call_option
 @json_option
 @click.pass_context
 def command(

@@ -9,7 +9,7 @@ import click
 from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
-from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.outputs import PRINT, ModuleOutput
 from hloopt.pipelines import parse_pipeline
 
@@ -22,17 +22,16 @@ _SIMPLIFICATION = "fix(tuple-simplifier,simplify,cse,dce)"
     "defuse",
     cls=GroupedCommand,
     groups={
-        "Input": ("module", "stage", "strict"),
+        "Input": PICKED,
         "Output": ("output", "emit", *PRINT.names, "as_json"),
     },
 )
 @files_argument
-@strict_option()
 @click.option(
     "--simplify",
     is_flag=True,
-    help="Afterwards remove what only served the fusions: slices of what was concatenated for a "
-    "common kernel, values that several kernels computed, each for itself.",
+    help="Remove what only served the fusions. Slices of what was concatenated for a common kernel, and "
+    "values that several kernels computed, each for itself.",
 )
 @click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
 @click.option(
@@ -40,7 +39,7 @@ _SIMPLIFICATION = "fix(tuple-simplifier,simplify,cse,dce)"
     type=click.Choice(["hlo", "proto"]),
     default="hlo",
     show_default=True,
-    help="proto: an HloProto, as for OUT called .pb.",
+    help="Form of the output. proto is an HloProto, as for OUT called .pb.",
 )
 @PRINT
 @json_option

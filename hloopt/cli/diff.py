@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloopt.cli.files import Input, each_input, open_each
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
-from hloopt.cli.options import json_option, pick_options, stages_of_sides, strict_option
+from hloopt.cli.options import json_option, pick_options, stages_of_sides
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.waiting import patience
 from hloopt.driver.recompiling import Compilations, perhaps_again
@@ -31,19 +32,18 @@ __all__ = ["command"]
 _DIFFERENT = 1
 
 
-@click.command("diff")
+@click.command("diff", cls=GroupedCommand)
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path(), required=False)
 @pick_options
-@strict_option()
 @target_options
 @click.option("--all", "every", is_flag=True, help="List kernels that are the same, too.")
 @click.option(
     "--why-recompile",
     "why",
     is_flag=True,
-    help="What made a second compilation necessary: arguments, constants, donation, sharding, flags ... With a "
-    "dump directory alone: of each function that was compiled several times.",
+    help="Say what made XLA compile a function again. Arguments, constants, donation, sharding, flags "
+    "... With a dump directory alone: of each function that was compiled several times.",
 )
 @json_option
 @click.pass_context

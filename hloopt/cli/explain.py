@@ -13,8 +13,8 @@ from hloopt.cli.files import Input, each_input, one_text, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, kernel_options
-from hloopt.cli.options import json_option, pick_options, strict_option
-from hloopt.cli.pipeline_options import PASSES, chosen_passes
+from hloopt.cli.options import PICKED, json_option, pick_options
+from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, chosen_passes
 from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.cli.words import complete_instruction
 from hloopt.driver.explaining import ModuleExplained, explain_module
@@ -38,9 +38,9 @@ _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
     "explain",
     cls=GroupedCommand,
     groups={
-        "Passes": PASSES.names,
+        "Passes": COMMON_PASSES,
         "Kernels": KERNELS.names,
-        "Input": ("xla_dump", "module", "stage", "strict"),
+        "Input": ("xla_dump", *PICKED),
     },
 )
 @click.argument(
@@ -51,10 +51,9 @@ _SUFFIXES = (".hlo", ".txt", ".pb", ".gz")
     shell_complete=complete_instruction,
 )
 @pick_options
-@strict_option()
 @xla_option
 @profile_option
-@PASSES
+@PASSES.only(*COMMON_PASSES)
 @KERNELS
 @click.option(
     "--all",
@@ -83,7 +82,7 @@ def command(
     An INSTRUCTION is a name of the file as it is given, or after optimisation; a glob, /regex/, op:OPCODE or
     op_name:GLOB mean several.
 
-    With --xla DUMP: why XLA fused two instructions, or did not, as far as its dump shows: [INSTRUCTION
+    With --xla-dump DUMP: why XLA fused two instructions, or did not, as far as its dump shows: [INSTRUCTION
     [INSTRUCTION]].
 
     With --profile: how long the instructions took in a real run, too; if none is named, the longest.

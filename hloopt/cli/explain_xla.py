@@ -1,4 +1,4 @@
-"""``hloopt explain --xla``: why XLA fused what it did, from its own dump."""
+"""``hloopt explain --xla-dump``: why XLA fused what it did, from its own dump."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class _Files:
 
 
 def xla_option(function: Function) -> Function:
-    """``--xla``, parameter ``xla_dump``."""
+    """``--xla-dump``, parameter ``xla_dump``."""
     return click.option(
-        "--xla",
+        "--xla-dump",
         "xla_dump",
         metavar="DUMP",
         type=click.Path(),
-        help="Explain XLA's own decisions instead: a dump directory, XLA's priority_fusion_dump.txt, or a "
-        "module after optimisation.",
+        help="Explain the decisions of XLA in this dump. A dump directory, XLA's "
+        "priority_fusion_dump.txt, or a module after optimisation.",
     )(function)
 
 
@@ -75,7 +75,7 @@ def explain_xla(dump: str, names: Sequence[str], *, target: str | None, as_json:
     _refuse_others()
     names = [name.removeprefix("%") for name in names]
     if len(names) > 2:
-        raise UsageError(f"--xla explains one instruction or two, not {len(names)}")
+        raise UsageError(f"--xla-dump explains one instruction or two, not {len(names)}")
     found = _read(_files(Path(dump)), target)
     match names:
         case [first, second]:
@@ -102,7 +102,7 @@ def _refuse_others() -> None:
         given = ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
         if given and option.name not in _OPTIONS:
             raise UsageError(
-                f"{option.opts[0]} has no meaning with --xla, which explains what XLA did"
+                f"{option.opts[0]} has no meaning with --xla-dump, which explains what XLA did"
             )
 
 

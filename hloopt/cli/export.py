@@ -11,8 +11,8 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.messages import show_warnings
-from hloopt.cli.options import json_option, pick_options, strict_option
-from hloopt.cli.pipeline_options import PASSES, chosen_passes
+from hloopt.cli.options import PICKED, json_option, pick_options
+from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, chosen_passes
 from hloopt.cli.waiting import patience
 from hloopt.cli.words import complete_instruction
 from hloopt.driver.exporting import FORMS, export_from
@@ -27,31 +27,31 @@ __all__ = ["command"]
     "export",
     cls=GroupedCommand,
     groups={
-        "Passes": PASSES.names,
+        "Passes": COMMON_PASSES,
         "Kernels": KERNELS.names,
-        "Input": ("module", "stage", "strict"),
+        "Input": PICKED,
         "Output": ("form", "output", "seed", "as_json"),
     },
 )
 @click.argument("file", type=click.Path())
 @click.argument("instruction", metavar="KERNEL", shell_complete=complete_instruction)
 @pick_options
-@strict_option()
-@PASSES
-@KERNELS.only("target", "kernel", "kernel_rule", "kernel_file", "lock", "frozen")
+@PASSES.only(*COMMON_PASSES)
+@KERNELS.only("target", "kernel", "lock")
 @click.option(
     "--as",
     "form",
     type=click.Choice(list(FORMS)),
     required=True,
-    help="cuda: CUDA C with a main that checks it; cupy, jax, torch: a Python file with a function "
-    "of arrays.",
+    metavar="FORM",
+    help="cuda, cupy, jax or torch. cuda is CUDA C with a main that checks it; the others are a Python "
+    "file with a function of arrays. Required.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="OUT",
-    help="Write to this file, or into this directory; else to stdout.",
+    help="Write to this file or directory, not to stdout.",
 )
 @click.option(
     "--seed",
@@ -71,7 +71,7 @@ def command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Write one kernel as a file that stands by itself and checks itself.
+    """Write a kernel as a file that runs alone and checks itself.
 
     KERNEL is an instruction that hloopt kernels lists with the same options: the module is optimised (-O2
     unless other passes are given), made ready for the target, and the functions of that instruction are

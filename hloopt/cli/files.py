@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloopt.cli.messages import error_json, show_error, show_warnings
+from hloopt.cli.messages import error_json, show_defect, show_error, show_warnings
 from hloopt.cli.options import PICK, SIZES, STRICT
 from hloopt.cli.waiting import patience, progress
 from hloopt.dataclass import dataclass
@@ -267,7 +267,8 @@ def each_input(
     """What ``step`` makes of each module, in turn; and the exit code so far.
 
     A module that cannot be read, is not valid or fails in ``step`` is one message, and one row with its
-    ``error``; the others are done all the same.  The code is the largest of the errors', 0 without any.
+    ``error``; the others are done all the same, whatever the exception where there are others.  The code is the
+    largest of the errors', 70 for a defect of hloopt, 0 without any.
     ``doing`` is what a terminal shows while ``step`` takes long, empty where it shows that by itself.
     """
     rows: list[dict[str, Any]] = []
@@ -285,6 +286,14 @@ def each_input(
                 show_error(error)
                 row["error"] = error_json(error)
                 code = max(code, error.exit_code)
+            except (BrokenPipeError, click.exceptions.Exit, click.ClickException):
+                raise
+            except Exception as defect:
+                if len(texts) == 1:
+                    raise
+                show_defect(defect, text.name)
+                row["error"] = {"kind": type(defect).__name__, "message": str(defect)}
+                code = 70
     return rows, code
 
 

@@ -9,8 +9,9 @@ import click
 
 from hloopt import __version__
 from hloopt.cli.files import Input, each_input, open_each
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import SCHEMA, write_json
-from hloopt.cli.options import json_option, pick_options, stages_of_sides, strict_option
+from hloopt.cli.options import json_option, pick_options, stages_of_sides
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.driver.gating import GATED_STAGES, GATED_TARGET
 from hloopt.driver.writing import check_writable, write_text
@@ -31,7 +32,7 @@ def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return tuple(gate for value in values for gate in parse_gates(value))
 
 
-@click.command("gate")
+@click.command("gate", cls=GroupedCommand)
 @click.argument("base", type=click.Path())
 @click.argument("head", type=click.Path())
 @click.option(
@@ -52,13 +53,12 @@ def _gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     "--output",
     "outputs",
     multiple=True,
-    metavar="FILE",
+    metavar="OUT",
     type=click.Path(),
-    help="Write the report there, too: as .md for a job's summary, as .sarif for a code host, or as .json "
-    "(may be repeated).",
+    help="Write the report as .md, .sarif or .json, too. .md is for the summary of a job, .sarif for a "
+    "code host (may be repeated).",
 )
 @pick_options
-@strict_option()
 @json_option
 @click.pass_context
 def command(

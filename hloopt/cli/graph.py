@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from hloopt.cli.files import one_text, open_texts, read_input
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import show_warnings
-from hloopt.cli.options import json_option, pick_options, strict_option
+from hloopt.cli.options import json_option, pick_options
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.waiting import patience
 from hloopt.cost_models.predictor import Predictor
@@ -27,29 +28,30 @@ from hloopt.verifier import verify_module
 __all__ = ["command"]
 
 
-@click.command("graph")
+@click.command("graph", cls=GroupedCommand)
 @click.argument("file", type=click.Path(), required=False)
 @pick_options
-@strict_option()
 @click.option(
     "--format",
     "form",
     type=click.Choice(["svg", "dot", "model-explorer", "perfetto"]),
     default="svg",
     show_default=True,
-    help="svg: a picture; dot: Graphviz; model-explorer: JSON of that tool, namespaces as layers; "
-    "perfetto: the predicted timeline, for ui.perfetto.dev and chrome://tracing.",
+    metavar="FORM",
+    help="svg, dot, model-explorer or perfetto. svg is a picture; dot is for Graphviz; model-explorer is "
+    "JSON of that tool, with namespaces as layers; perfetto is the predicted timeline, for "
+    "ui.perfetto.dev and chrome://tracing.",
 )
 @click.option(
     "--at",
     metavar="NAME",
-    help="With svg: show this computation, the body of this instruction, or what stands around it; "
-    "the entry by default.",
+    help="Draw this computation, or around this instruction. With svg; of an instruction that has a "
+    "body, the body. The entry by default.",
 )
 @click.option(
     "--times",
     metavar="FILE",
-    help="With model-explorer: write the predicted times, for its option --node_data_paths.",
+    help="Write predicted times for model-explorer. For its option --node_data_paths.",
 )
 @target_options
 @click.option("-o", "--output", metavar="OUT", help="Write to this file; else to stdout.")

@@ -7,17 +7,17 @@ from typing import Any
 import click
 
 from hloopt.cli.files import InputText, each_module
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
-from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.options import files_argument, json_option
 from hloopt.ir import Module
 from hloopt.ir.canonical import fingerprint
 
 __all__ = ["command"]
 
 
-@click.command("hash")
+@click.command("hash", cls=GroupedCommand)
 @files_argument
-@strict_option()
 @json_option
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:

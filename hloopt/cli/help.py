@@ -1,23 +1,31 @@
-"""Help in groups of options."""
+"""The help of commands: short by ``--help``, with everything by ``hloopt help COMMAND``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from inspect import cleandoc
+from typing import Any, Final
 
 import click
 
-__all__ = ["GroupedCommand"]
+from hloopt.cli.replaced import replacement
 
-_REMOVED = {"--pipeline": "--passes", "--selector": "--kernel-rule"}
-"""Options of earlier versions, and what replaces them."""
+__all__ = ["GroupedCommand", "full_help"]
+
+_FULL: Final = "hloopt.full_help"
+_END_OF_SENTENCE: Final = re.compile(r"(?<!\.)\.(?=\s|$)")
+_MOST_LINES: Final = 5  # of a paragraph in the short help: three examples
+_MOST_COLUMNS: Final = 28  # of a term: what is longer has a line to itself
 
 
 class GroupedCommand(click.Command):
-    """A command whose help has its options in groups, and that allows options with an optional value.
+    """A command with help of two lengths, and options that may have an optional value.
 
-    groups   titles, and the names of the parameters under each; all others stand under ``Options``
-    bare     options that may stand alone, and the value they have then: ``--print-changed`` or
+    Of its text and of each option's, ``--help`` shows the first sentence.
+
+    groups   titles, and the names of the parameters under each; all others are under ``Options``
+    bare     options that may be given alone, and the value they have then: ``--print-changed`` or
              ``--print-changed=diff``, never ``--print-changed FILE``
     """
 
@@ -38,22 +46,83 @@ class GroupedCommand(click.Command):
         try:
             return super().parse_args(ctx, given + args[end:])
         except click.NoSuchOption as error:
-            if error.option_name in _REMOVED:
-                ctx.fail(f"{error.message} Did you mean '{_REMOVED[error.option_name]}'?")
-            raise
+            advice = replacement(str(self.name), error.option_name)
+            if advice is None:
+                raise
+            ctx.fail(f"{error.message} {advice}")
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_usage(ctx, formatter)
+        paragraphs = cleandoc(self.help or "").split("\n\n")
+        if ctx.meta.get(_FULL):
+            shown = paragraphs
+        else:
+            is_example = (text.startswith("\b\nExample") for text in paragraphs)
+            shown = [
+                text
+                for number, (text, keep) in enumerate(zip(paragraphs, is_example, strict=True))
+                if keep or not number
+            ]
+            shown = ["\n".join(text.splitlines()[:_MOST_LINES]) for text in shown]
+        for text in shown:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(text)
+        self.format_options(ctx, formatter)
+        if not ctx.meta.get(_FULL) and (len(paragraphs) > len(shown) or self._says_more(ctx)):
+            formatter.write_paragraph()
+            formatter.write_text(f"More: hloopt help {self.name}")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = {
-            str(param.name): record
+        options = [
+            param
             for param in self.get_params(ctx)
-            if isinstance(param, click.Option)
-            and (record := param.get_help_record(ctx)) is not None
-        }
-        for title, names in self.groups.items():
+            if isinstance(param, click.Option) and not param.hidden
+        ]
+        rows = {str(param.name): _row(param, ctx) for param in options}
+        width = max(
+            (len(term) for term, _ in rows.values() if len(term) <= _MOST_COLUMNS), default=0
+        )
+        for title, names in [*self.groups.items(), ("Options", tuple(rows))]:
             found = [rows.pop(name) for name in names if name in rows]
             if found:
                 with formatter.section(title):
-                    formatter.write_dl(found)
-        if rows:
-            with formatter.section("Options"):
-                formatter.write_dl(list(rows.values()))
+                    formatter.write_dl([(term.ljust(width), text) for term, text in found])
+
+    def _says_more(self, ctx: click.Context) -> bool:
+        """Whether an option has more to say than its first sentence."""
+        options = (one for one in self.get_params(ctx) if isinstance(one, click.Option))
+        return any(_brief(one.help or "") != (one.help or "").rstrip(".") for one in options)
+
+
+def full_help(command: click.Command, parent: click.Context | None, name: str) -> str:
+    """All that the help of a command says."""
+    context = click.Context(command, parent, name)
+    context.meta[_FULL] = True
+    return command.get_help(context)
+
+
+def _row(option: click.Option, ctx: click.Context) -> tuple[str, str]:
+    """An option as it is typed, and what it does, with its default."""
+    record = option.get_help_record(ctx)
+    assert record is not None
+    term = re.sub(r"(INTEGER|FLOAT) RANGE|INTEGER|FLOAT", "N", record[0])
+    text = option.help or ""
+    if not ctx.meta.get(_FULL):
+        text = _brief(text)
+    if option.show_default and option.default is not None:
+        text += f" [default: {_default(option)}]"
+    return term, text
+
+
+def _default(option: click.Option) -> str:
+    if isinstance(option.show_default, str):
+        return option.show_default
+    if option.is_flag and option.secondary_opts:
+        flag = option.opts[0] if option.default else option.secondary_opts[0]
+        return flag.removeprefix("--")
+    return str(option.default)
+
+
+def _brief(text: str) -> str:
+    return _END_OF_SENTENCE.split(text, maxsplit=1)[0]

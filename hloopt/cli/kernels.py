@@ -10,8 +10,8 @@ from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end, write_json
 from hloopt.cli.kernel_options import KERNELS, kernel_options
-from hloopt.cli.options import files_argument, json_option, strict_option
-from hloopt.cli.pipeline_options import PASSES, chosen_passes
+from hloopt.cli.options import PICKED, files_argument, json_option
+from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, chosen_passes
 from hloopt.driver.kernels import ModuleKernels, kernels_of
 from hloopt.driver.selecting import selecting
 from hloopt.errors import UsageError
@@ -26,15 +26,14 @@ __all__ = ["command"]
     "kernels",
     cls=GroupedCommand,
     groups={
-        "Passes": PASSES.names,
+        "Passes": COMMON_PASSES,
         "Kernels": KERNELS.names,
-        "Input": ("module", "stage", "strict"),
+        "Input": PICKED,
         "Output": ("planned", "source", "ir", "compiled", "listing", "as_json"),
     },
 )
 @files_argument
-@strict_option()
-@PASSES
+@PASSES.only(*COMMON_PASSES)
 @KERNELS
 @click.option(
     "--plan", "planned", is_flag=True, help="Show the plan: order, loops and buffers as well."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import PICK, folders_argument, json_option
 from hloopt.cli.predicting import predictor, target_options
@@ -27,19 +28,21 @@ __all__ = ["command"]
 _TARGET = "h200"
 
 
-@click.command("ls")
+@click.command("ls", cls=GroupedCommand)
 @folders_argument
 @click.option("--stages", is_flag=True, help="List every stage, as for a single module.")
 @click.option(
     "--counts/--no-counts",
     default=True,
     show_default=True,
-    help="Count instructions and computations; that reads the files.",
+    help="Count instructions. And computations; that reads the files.",
 )
 @click.option(
     "--sort",
     type=click.Choice([*SORTS]),
-    help="Price each module on --target (h200), and list those that cost most first, equal names together.",
+    metavar="KEY",
+    help="time, peak, launches or instructions: most first. Each module is priced on --target (h200); "
+    "equal names are together.",
 )
 @target_options
 @json_option

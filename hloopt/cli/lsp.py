@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hloopt import __version__
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.errors import DeviceError
 from hloopt.extras import install_command
@@ -14,7 +15,7 @@ __all__ = ["command"]
 _TARGET = "h200"
 
 
-@click.command("lsp")
+@click.command("lsp", cls=GroupedCommand)
 @target_options
 def command(target: str | None, cost_model: str) -> None:
     """Serve HLO to an editor by the language server protocol, on stdin and stdout.

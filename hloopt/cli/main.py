@@ -12,7 +12,7 @@ import click
 
 from hloopt import __version__
 from hloopt.cache_folder import notes
-from hloopt.cli.messages import error_json, show_error
+from hloopt.cli.messages import error_json, show_defect, show_error
 from hloopt.cli.options import JSON_WANTED
 from hloopt.cli.streams import prepare_streams
 from hloopt.errors import HlooptError, UnsupportedError
@@ -22,40 +22,32 @@ __all__ = ["cli", "main"]
 
 # Loaded when used: ``hloopt --help`` must not wait for NumPy.  Name -> (module, one line).
 COMMANDS = {
-    "bisect": ("bisect", "Find the pass, rewrite or kernel that changes the results of a module."),
+    "bisect": ("bisect", "Find the pass, rewrite or kernel that changes results."),
     "build": ("build", "Compile a module into a library of C that needs no Python."),
     "cache": ("cache", "Show where compiled programs are kept, or remove them."),
     "check": ("check", "Parse and verify modules."),
-    "compare": (
-        "compare",
-        "Run two modules on the same inputs, and find the first value that differs.",
-    ),
+    "compare": ("compare", "Run two modules, and find the first value that differs."),
     "completion": ("completion", "Print the completion script of a shell."),
     "defuse": ("defuse", "Expand the fusions of modules again."),
-    "diff": (
-        "diff",
-        "Compare two modules: their kernels, what those cost, and each instruction that differs.",
-    ),
-    "explain": (
-        "explain",
-        "Explain why instructions are fused or not, and which kernels run them.",
-    ),
-    "export": ("export", "Write one kernel as CUDA C, or as a file for CuPy, JAX or PyTorch."),
-    "gate": ("gate", "Fail when a module costs more than it may beside the one it replaces."),
-    "graph": ("graph", "Draw the graph of a module, or write it for Graphviz and other tools."),
+    "diff": ("diff", "Compare two modules: kernels, costs, each instruction that differs."),
+    "doctor": ("doctor", "Say what this machine can do, and what to type for the rest."),
+    "explain": ("explain", "Explain why instructions are fused or not, and their kernels."),
+    "export": ("export", "Write a kernel as CUDA C, or a file for CuPy, JAX or PyTorch."),
+    "gate": ("gate", "Fail when a module costs more than the one it replaces."),
+    "graph": ("graph", "Draw the graph of a module, or write it for other tools."),
     "hash": ("hash", "Print a digest of each module, equal for equal modules."),
-    "help": ("topics", "Explain a topic that several commands share."),
+    "help": ("topics", "Explain a command with all its options, or a topic."),
     "kernels": ("kernels", "Show which kernel runs each instruction, and how."),
-    "lsp": ("lsp", "Serve HLO to an editor: mistakes, names, predicted times, fusion."),
+    "lsp": ("lsp", "Serve HLO to an editor: mistakes, names, predicted times."),
     "ls": ("ls", "List the modules of a dump directory and their stages."),
     "ops": ("ops", "List the opcodes of HLO and what hloopt can do with each."),
     "optimize": ("optimize", "Run passes over modules and print them as HLO."),
     "passes": ("passes", "List passes and pipelines, or explain one."),
     "reduce": ("reduce", "Find the smallest module that still fails, with its inputs."),
-    "report": ("report", "Write a page about a module: what costs, why, and what would help."),
+    "report": ("report", "Write a page about a module: what costs, and what would help."),
     "run": ("run", "Run a module as given and optimised, compare and time."),
     "stats": ("stats", "Show what is in a module: opcodes, flops, bytes, buffers."),
-    "study": ("study", "Compare pipelines: what each pass buys, with every result verified."),
+    "study": ("study", "Compare pipelines: what each pass buys, results verified."),
     "targets": ("targets", "List the devices hloopt knows, or the numbers of one."),
     "why": ("why", "Say what is slow, why, and what would help."),
 }
@@ -67,7 +59,7 @@ GROUPS = {
     "Explain": ("why", "explain", "kernels"),
     "Compare": ("compare", "diff", "gate", "bisect", "reduce"),
     "Work on dumps": ("ls",),
-    "About hloopt": ("help", "passes", "ops", "targets", "cache", "completion", "lsp"),
+    "About hloopt": ("help", "doctor", "passes", "ops", "targets", "cache", "completion", "lsp"),
 }
 
 _WIDTH: Final = max(map(len, COMMANDS))
@@ -76,19 +68,55 @@ _YOUNG: Final = 50_000
 """Objects made until the collector looks for garbage: modules are large, and most of what is made stays."""
 
 
+def _colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Have rich, and what asks the environment, do as the option says."""
+    if value in ("always", "never"):
+        wanted, other = ("FORCE_COLOR", "NO_COLOR")[:: 1 if value == "always" else -1]
+        os.environ[wanted] = "1"
+        os.environ.pop(other, None)
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value:
+        return
+    if ctx.params["as_json"]:
+        importlib.import_module("hloopt.cli.doctor").write_versions()
+    else:
+        click.echo(f"hloopt, version {__version__}")
+    ctx.exit(0)
+
+
 def _show_tracebacks(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
         os.environ[_VARIABLE] = "1"
 
 
 _VARIABLE = "HLOOPT_TRACEBACK"
-_TRACEBACK = click.Option(
-    ["--traceback"],
-    is_flag=True,
-    expose_value=False,
-    callback=_show_tracebacks,
-    help=f"Show where in hloopt an internal error happened, as {_VARIABLE}=1 does.",
-)
+
+
+def _of_every_command(*, hidden: bool) -> list[click.Option]:
+    """Options that the help of ``hloopt`` shows, and that every command takes as well."""
+    return [
+        click.Option(
+            ["--color"],
+            type=click.Choice(["auto", "always", "never"]),
+            expose_value=False,
+            callback=_colour,
+            hidden=hidden,
+            help="Colours: auto (at a terminal), always or never; NO_COLOR is never, too.",
+        ),
+        click.Option(
+            ["--traceback"],
+            is_flag=True,
+            expose_value=False,
+            callback=_show_tracebacks,
+            hidden=hidden,
+            help=f"Show where in hloopt an internal error happened, as {_VARIABLE}=1 does.",
+        ),
+    ]
+
+
+_ADDED: Final = _of_every_command(hidden=True)
 
 
 class _Commands(click.Group):
@@ -102,8 +130,8 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"hloopt.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
-        if _TRACEBACK not in command.params:
-            command.params.append(_TRACEBACK)
+        if _ADDED[0] not in command.params:
+            command.params += _ADDED
         return command
 
     def resolve_command(
@@ -137,8 +165,15 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="hloopt")
-def cli() -> None:
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit; with --json, that of Python and of libraries, too.",
+)
+@click.option("--json", "as_json", is_flag=True, is_eager=True, hidden=True)
+def cli(as_json: bool) -> None:
     """Optimise, explain, run and verify XLA HLO text.
 
     \b
@@ -146,20 +181,11 @@ def cli() -> None:
       hloopt optimize dump.txt | hloopt run --device cpu
 
     \b
-    Exit codes:
-      0  ok
-      1  results differ
-      2  usage, or an invalid file that is not a module (TOML, a log)
-      3  a module that cannot be read, is not valid, or stops while it runs
-      4  a module that cannot be executed here
-      5  no such device
-      6  a gate is exceeded
-     70  a defect of hloopt
-    130  interrupted
+    More: hloopt help COMMAND, and hloopt help for topics, such as exit-codes
     """
 
 
-cli.params.append(_TRACEBACK)
+cli.params += _of_every_command(hidden=False)
 
 
 def main() -> None:
@@ -185,26 +211,12 @@ def main() -> None:
         click.echo(f"hloopt: error: {error}", err=True)
         code = 2
     except Exception as error:  # noqa: BLE001 - a user is shown no traceback
-        if os.environ.get(_VARIABLE, "0") != "0":
-            import traceback
-
-            traceback.print_exc()
-        click.echo(
-            f"hloopt: internal error: {type(error).__name__}: {error}{_notes(error)}\n"
-            "This is a defect of hloopt; please report it with the module that shows it "
-            "(--traceback prints where it happened).",
-            err=True,
-        )
+        show_defect(error)
         code = 70
     for note in notes():
         click.echo(f"note: {note}", err=True)
     _flush_or_forget()
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _notes(error: Exception) -> str:
-    """What was added to an error on its way: which pass was running."""
-    return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
 def _flush_or_forget() -> None:

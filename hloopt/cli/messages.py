@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
 __all__ = [
     "each_error",
     "error_json",
+    "show_defect",
     "show_error",
     "show_errors",
     "show_warnings",
 ]
 
 _MOST_WARNINGS = 20
+_TRACEBACK = "HLOOPT_TRACEBACK"
 
 
 def each_error(error: HlooptError) -> tuple[HlooptError, ...]:
@@ -33,6 +36,22 @@ def show_error(error: HlooptError) -> None:
     """An error on stderr, with all that were found beside it."""
     more = isinstance(error, ParseError) and error.more
     show_errors(each_error(error), more=more)
+
+
+def show_defect(error: Exception, name: str = "hloopt") -> None:
+    """An exception that is no answer, on stderr; with its traceback where the environment wants it."""
+    if os.environ.get(_TRACEBACK, "0") != "0":
+        import traceback
+
+        traceback.print_exception(error)
+    # What was added to an error on its way: which pass was running.
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    click.echo(
+        f"{name}: internal error: {type(error).__name__}: {error}{notes}\n"
+        "This is a defect of hloopt; please report it with the module that shows it "
+        "(--traceback prints where it happened).",
+        err=True,
+    )
 
 
 def show_errors(errors: Sequence[HlooptError], *, more: bool = False) -> None:

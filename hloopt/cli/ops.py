@@ -6,9 +6,11 @@ from typing import Final
 
 import click
 
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.cli.waiting import patience
+from hloopt.cli.words import complete_target
 from hloopt.interpret import has_evaluation
 from hloopt.ops import MANY, OPS
 from hloopt.report.console import TableColumn, product, records_table
@@ -19,14 +21,21 @@ from hloopt.targets.target import HOST
 __all__ = ["command"]
 
 
-@click.command("ops")
+@click.command("ops", cls=GroupedCommand)
 @click.option("--unsupported", is_flag=True, help="Only opcodes that cannot be evaluated yet.")
 @click.option(
     "--device",
     type=click.Choice(["gpu", "native"]),
-    help="List instead which kernels each has, for which element types, and why others have none.",
+    help="List the kernels of gpu or native. And for which element types, and why others have none.",
 )
-@click.option("--target", default="h200", show_default=True, help="The GPU of --device gpu.")
+@click.option(
+    "--target",
+    metavar="NAME|FILE",
+    default="h200",
+    show_default=True,
+    shell_complete=complete_target,
+    help="The GPU of --device gpu.",
+)
 @json_option
 def command(unsupported: bool, device: str | None, target: str, as_json: bool) -> None:
     """List the opcodes of HLO: family, operands, attributes, and whether they can be evaluated.

@@ -12,9 +12,9 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.options import (
+    PICKED,
     files_argument,
     json_option,
-    strict_option,
 )
 from hloopt.cli.outputs import PRINT, ModuleOutput
 from hloopt.cli.pipeline_options import PASSES, chosen_passes
@@ -34,14 +34,18 @@ __all__ = ["command"]
         "Passes": PASSES.names,
         "Kernels": KERNELS.names,
         "Instrumentation": WATCH.names,
-        "Input": ("module", "stage", "strict"),
+        "Input": PICKED,
         "Output": ("output", "emit", *PRINT.names, "as_json"),
     },
     bare={"--print-changed": "hlo"},
 )
 @files_argument
-@strict_option()
-@click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    help="Write to this file or directory. - is stdout, the default.",
+)
 @PASSES
 @KERNELS
 @WATCH
@@ -50,9 +54,10 @@ __all__ = ["command"]
     type=click.Choice(["hlo", "xla", "proto", "stablehlo", "mlir.bc"]),
     default="hlo",
     show_default=True,
-    help="xla: fusions expanded and bitcasts written out, as XLA compiles it; proto: an HloProto, as for "
-    "OUT called .pb; stablehlo: that of xla as StableHLO text, as for .mlir; mlir.bc: as a portable artifact "
-    "(both need jaxlib).",
+    metavar="FORM",
+    help="xla, proto, stablehlo or mlir.bc. xla: fusions expanded and bitcasts written out, as XLA "
+    "compiles it; proto: an HloProto, as for OUT called .pb; stablehlo: that of xla as StableHLO text, "
+    "as for .mlir; mlir.bc: as a portable artifact (both need jaxlib).",
 )
 @PRINT
 @json_option

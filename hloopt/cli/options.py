@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 __all__ = [
     "JSON_WANTED",
     "PICK",
+    "PICKED",
     "SIZES",
     "STRICT",
     "OptionGroup",
+    "custom_call_option",
     "files_argument",
     "folders_argument",
     "json_option",
@@ -82,6 +84,10 @@ PICK = "hloopt.pick"
 """In ``click.Context.meta``: what ``--module`` and ``--stage`` pick from a dump directory, by these names."""
 
 
+PICKED = ("module", "stage", "shape")
+"""The parameters of ``pick_options``."""
+
+
 def _pick(
     ctx: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None
 ) -> str | tuple[str, ...] | None:
@@ -126,7 +132,7 @@ _module_option = click.option(
     expose_value=False,
     callback=_pick,
     shell_complete=_complete(lambda dump: (entry.name for entry in dump.modules)),
-    help="Of a dump directory: only modules whose name matches.",
+    help="Only modules of a dump whose name matches.",
 )
 _stage_option = click.option(
     "--stage",
@@ -135,8 +141,8 @@ _stage_option = click.option(
     expose_value=False,
     callback=_pick,
     shell_complete=_complete(_stage_words),
-    help="Of a dump directory: before, after, final, snapshot, or a regex for passes (see hloopt ls); "
-    "before by default (may be repeated).",
+    help="Stage: before, after, final, snapshot, or a pass. A pass is a regex for the names that hloopt ls "
+    "shows; before is the default (may be repeated).",
 )
 
 
@@ -157,8 +163,8 @@ _shape_option = click.option(
     multiple=True,
     expose_value=False,
     callback=_keep_sizes,
-    help="Of StableHLO: sizes for an argument whose own are open, by its name or number, such as "
-    "x=f32[8,16] (may be repeated).",
+    help="Sizes of an argument of StableHLO. They are needed where its own are open: x=f32[8,16], by its "
+    "name or number (may be repeated).",
 )
 
 
@@ -201,6 +207,16 @@ json_option = click.option(
 )
 
 
+custom_call_option = click.option(
+    "--custom-call",
+    "custom_calls",
+    metavar="FUNCTION",
+    multiple=True,
+    help="Evaluate custom calls by a Python function. [TARGET=]MODULE:FUNCTION, for one target or for "
+    "all that the function names (may be repeated).",
+)
+
+
 STRICT = "hloopt.strict"
 """Set in ``click.Context.meta`` by ``--strict``: how ``files.read_input`` reads."""
 
@@ -209,13 +225,12 @@ def _read_strictly(ctx: click.Context, param: click.Parameter, value: bool) -> N
     ctx.meta[STRICT] = value
 
 
-def strict_option(*, default: bool = False) -> Callable[[Function], Function]:
-    """``--strict``: what XLA's own parser refuses is an error; otherwise some of it is a warning."""
-    return click.option(
-        "--strict/--no-strict",
-        default=default,
-        show_default=True,
-        expose_value=False,
-        callback=_read_strictly,
-        help="Refuse opcodes and attributes that XLA does not have.",
-    )
+strict_option = click.option(
+    "--strict/--no-strict",
+    default=True,
+    show_default=True,
+    expose_value=False,
+    callback=_read_strictly,
+    help="Refuse what XLA does not know. Opcodes and attributes: otherwise they are warnings.",
+)
+"""What XLA's own parser refuses is an error; other commands warn of some of it."""

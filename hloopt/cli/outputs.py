@@ -31,19 +31,19 @@ PRINT = OptionGroup(
     option(
         "--canonical",
         is_flag=True,
-        help="Print equal modules alike: names, computations and independent instructions in an order "
+        help="Print equal modules alike. Names, computations and independent instructions in an order "
         "that the graph decides, defaults and usual spellings, no metadata.",
     ),
     option(
         "--no-layouts",
         is_flag=True,
-        help="Leave out the layouts of shapes, of the entry and of custom calls' operands; a reader takes "
+        help="Leave out layouts. Of shapes, of the entry and of custom calls' operands: a reader takes "
         "the usual ones, which matters for bitcasts.",
     ),
     option(
         "--no-metadata",
         is_flag=True,
-        help="Leave out what only serves debugging: metadata, stack tables, origin, statistics.",
+        help="Leave out what only serves debugging. Metadata, stack tables, origin, statistics.",
     ),
 )
 """How ``hlo_text`` prints."""

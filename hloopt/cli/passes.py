@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.cli.pipeline_options import PASSES
@@ -46,7 +47,7 @@ _WIDTH = 80  # columns, where the number is not known
 _LONGEST = 400  # characters of a pipeline that are worth reading in one piece
 
 
-@click.command("passes")
+@click.command("passes", cls=GroupedCommand)
 @click.argument("names", nargs=-1, metavar="[PASS] [RULE]", shell_complete=complete_pass)
 @click.option(
     "--preset",
@@ -57,7 +58,8 @@ _LONGEST = 400  # characters of a pipeline that are worth reading in one piece
 @click.option(
     "--xla-rules",
     is_flag=True,
-    help="List what XLA's algebraic simplifier does, and which rule or pass does it here, or why none does.",
+    help="List what XLA's algebraic simplifier does. And which rule or pass does it here, or why none "
+    "does.",
 )
 @click.option("--diff", "as_diff", is_flag=True, help="Show examples as a diff.")
 @PASSES.only("pass_file")

@@ -10,7 +10,7 @@ from hloopt.driver.options import KernelOptions, PassOptions
 from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.passes.dots.precision import PRECISIONS
 
-__all__ = ["PASSES", "chosen_passes", "pass_options"]
+__all__ = ["COMMON_PASSES", "PASSES", "chosen_passes", "pass_options"]
 
 
 def _fuel(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, int]:
@@ -31,49 +31,49 @@ PASSES = OptionGroup(
         "-O",
         "level",
         type=click.Choice(["0", "1", "2", "3"]),
-        help="A named pipeline: 0 does nothing; 1 cleans up and folds constants; 2, the default, also "
-        "simplifies the whole module and fuses as XLA's GPU compiler does; 3 also trades work for "
-        "fewer kernels and runs whole loops as one kernel each. XLA's own order of passes is "
-        "--passes xla-gpu-2026.",
+        help="A named pipeline, -O2 by default. 0 does nothing; 1 cleans up and folds constants; 2 also "
+        "simplifies the whole module and fuses as XLA's GPU compiler does; 3 also trades work for fewer "
+        "kernels and runs whole loops as one kernel each. XLA's own order of passes is --passes "
+        "xla-gpu-2026.",
     ),
     option(
         "--passes",
         metavar="TEXT|FILE.toml",
         shell_complete=complete_pipeline,
-        help="A pipeline, such as 'simplify,fix(cse,dce)', or a file that holds one.",
+        help="A pipeline, such as 'simplify,fix(cse,dce)'. A file may hold one.",
     ),
     option(
         "--pass-file",
         multiple=True,
         metavar="FILE.py",
-        help="Run a Python file and take the passes it defines (may be repeated).",
+        help="Take the passes that a Python file defines. It is run (may be repeated).",
     ),
     option(
         "--fast-math",
         is_flag=True,
-        help="Let passes change floating-point results as XLA does by default: x/3 becomes x*(1/3), sums "
-        "are regrouped.  Without it results keep every bit.",
+        help="Allow rewrites that change float results. As XLA does by default: x/3 becomes x*(1/3), "
+        "sums are regrouped; without it results keep every bit.",
     ),
     option(
         "--precision",
         type=click.Choice(sorted(PRECISIONS)),
-        help="Let dots of f32 round their factors, so that matrix units of GPUs multiply them: to tf32 "
-        "(10 bits of fraction), or to two terms of bf16 (16 bits, three products).  Without it they "
-        "are exact f32.",
+        help="Let dots of f32 round their factors. Matrix units of GPUs can then multiply them: rounded "
+        "to tf32 (10 bits of fraction), or to two terms of bf16 (16 bits, three products). Without it "
+        "they are exact f32.",
     ),
     option(
         "--only",
         multiple=True,
         metavar="PASS",
         shell_complete=complete_pass,
-        help="Run only this pass of the pipeline (may be repeated).",
+        help="Run only this pass of the pipeline. May be repeated.",
     ),
     option(
         "--disable",
         multiple=True,
         metavar="NAME",
         shell_complete=complete_pass,
-        help="Leave out a pass, or a rule by its equation (may be repeated).",
+        help="Leave out a pass, or a rule by its equation. May be repeated.",
     ),
     option(
         "--fuel",
@@ -81,7 +81,8 @@ PASSES = OptionGroup(
         metavar="PASS=N",
         shell_complete=complete_fuel,
         callback=_fuel,
-        help="Let a pass make only N rewrites in all its runs together, to find the one that matters.",
+        help="Let a pass make only N rewrites. They count over all its runs: so the one that matters is "
+        "found.",
     ),
     option(
         "--stop-after",
@@ -92,12 +93,15 @@ PASSES = OptionGroup(
     option(
         "--fusion-rule",
         multiple=True,
-        metavar="MODULE:FUNCTION",
-        help="Let a Python function decide what is fused: it gets producer and consumer, and answers "
-        "True, False, None or (False, 'reason'); also FILE.py:FUNCTION (may be repeated; the "
+        metavar="FUNCTION",
+        help="Let a Python function decide what is fused. MODULE:FUNCTION or FILE.py:FUNCTION: it gets "
+        "producer and consumer, and answers True, False, None or (False, 'reason') (may be repeated; the "
         "first answer counts).",
     ),
 )
+
+COMMON_PASSES = tuple(name for name in PASSES.names if name not in {"only", "fuel", "stop_after"})
+"""Those of commands that are not about the passes themselves."""
 
 
 def pass_options() -> PassOptions:

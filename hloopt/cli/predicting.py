@@ -28,14 +28,15 @@ def target_options(function: Function) -> Function:
         default=_DEFAULT_MODEL,
         show_default=True,
         shell_complete=complete_model,
-        help="The model that predicts times: xla-2023, xla-2026, roofline, host, or one of an installed "
+        help="What predicts times. xla-2023, xla-2026, roofline, host, or a model of an installed "
         "package.",
     )(function)
     return click.option(
         "--target",
         metavar="NAME|FILE",
         shell_complete=complete_target,
-        help="Predict times on this device: a name (see hloopt targets), or a description's path.",
+        help="Predict times on this device. A name that hloopt targets lists, or the path of a "
+        "description.",
     )(function)
 
 

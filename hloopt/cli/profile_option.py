@@ -27,8 +27,8 @@ def profile_option(function: Function) -> Function:
     return click.option(
         "--profile",
         metavar="TRACE",
-        help="Times of a real run: .xplane.pb or trace.json(.gz) of jax.profiler, JSON of Chrome or Perfetto, "
-        "SQLite of Nsight Systems. See hloopt help profiles.",
+        help="Times of a real run, of a profiler's trace. .xplane.pb or trace.json(.gz) of jax.profiler, "
+        "JSON of Chrome or Perfetto, SQLite of Nsight Systems. See hloopt help profiles.",
     )(function)
 
 

@@ -14,10 +14,10 @@ from hloopt.cli.files import Input, one_text, open_texts, read_input
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import show_warnings
-from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.pipeline_options import PASSES, pass_options
 from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
-from hloopt.cli.trial_options import EXECUTOR, TRIALS
+from hloopt.cli.trial_options import EXECUTOR, TRIALS, executor_fields
 from hloopt.cli.waiting import patience
 from hloopt.driver.options import PassOptions
 from hloopt.driver.reducing import (
@@ -36,8 +36,8 @@ from hloopt.verifier import verify_module
 
 __all__ = ["command"]
 
-_INPUTS = ("inputs", "seed", "replicas", "partitions")
-_RUNS = ("device", "excess_precision")
+_INPUTS = ("inputs", "seed", "participants")
+_RUNS = ("device", "rounding")
 _PAUSE = 10.0
 """So many times as long as writing a case took, none is written after it."""
 
@@ -46,36 +46,30 @@ _PAUSE = 10.0
     "reduce",
     cls=GroupedCommand,
     groups={
-        "What fails": ("differs", "check", "oracle", "against", *_RUNS, *TOLERANCE.names),
+        "What fails": ("differs", "check", "against", *_RUNS, *TOLERANCE.names),
         "Passes": PASSES.names,
-        "Input": ("module", "stage", "strict", *_INPUTS),
-        "Search": ("tests", "seconds", "test_seconds", "repeat", "jobs"),
+        "Input": (*PICKED, *_INPUTS),
+        "Search": ("tests", "seconds", "timeout", "repeat", "jobs"),
         "Output": ("output", "as_json"),
     },
 )
 @files_argument
-@strict_option()
 @click.option(
     "--differs",
     is_flag=True,
-    help="The failure is that results differ from the interpreter's by more than rounding explains, or that "
-    "passes or the device fail: after the passes, -O2 if none are named, or on --device.",
+    help="The failure is a wrong result. Results differ from the interpreter's by more than rounding "
+    "explains, or passes or the device fail: after the passes, -O2 if none are named, or on --device.",
 )
 @click.option(
     "--check",
     metavar="CMD",
-    help="The failure is that CMD exits with 0. {} in it is the file of a smaller module, {inputs} its inputs "
-    "(.npz); a command without either gets the module at its end.",
-)
-@click.option(
-    "--oracle",
-    type=click.Choice(["xla-cpu"]),
-    help="Compare the interpreter with XLA's CPU compiler (needs jaxlib), as --device xla-cpu.",
+    help="The failure is that CMD exits with 0. {} in it is the file of a smaller module, {inputs} its "
+    "inputs (.npz); a command without either gets the module at its end.",
 )
 @click.option(
     "--against",
     metavar="TEXT",
-    help="Take the module after this pipeline for the right one, instead of the module as given.",
+    help="Compare with the module after this pipeline. Instead of the module as given.",
 )
 @PASSES
 @TRIALS.only(*_INPUTS)
@@ -86,35 +80,35 @@ _PAUSE = 10.0
     "--seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="End the search after this time, with the smallest module so far.",
+    help="End the search after S seconds. With the smallest module so far.",
 )
 @click.option(
-    "--test-seconds",
+    "--timeout",
     type=click.FloatRange(0, min_open=True),
     metavar="S",
-    help="Stop a module that runs longer; by default, three times as long as the last that failed, and 2 s at "
-    "least.",
+    help="Stop a single run after S seconds. By default, three times as long as the last that failed, "
+    "and 2 s at least.",
 )
 @click.option(
     "--repeat",
     type=click.IntRange(1),
     default=1,
     metavar="N",
-    help="Run each module up to N times until it fails, for a failure that does not show in every run.",
+    help="Run a module up to N times until it fails. For a failure that does not show in every run.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1),
     metavar="N",
-    help="Modules that are run at once, by default one for each core, 4 at most; the result "
-    "does not depend on it.",
+    help="Run N modules at once. By default one for each core, 4 at most; the result does not depend on "
+    "it.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="OUT",
-    help="Write the smallest module so far whenever there is one, and its inputs beside it (OUT, less its "
-    "suffix, .npz).",
+    help="Write the smallest module so far, and its inputs. Whenever there is one; the inputs are beside "
+    "it (OUT, less its suffix, .npz).",
 )
 @json_option
 @click.pass_context
@@ -124,11 +118,10 @@ def command(
     files: tuple[str, ...],
     differs: bool,
     check: str | None,
-    oracle: str | None,
     against: str | None,
     tests: int | None,
     seconds: float | None,
-    test_seconds: float | None,
+    timeout: float | None,
     repeat: int,
     jobs: int | None,
     output: str | None,
@@ -149,18 +142,19 @@ def command(
     Example:
       hloopt reduce dump.txt --differs -O2 -o small.hlo
       hloopt reduce dump.txt --differs --device native --inputs inputs.npz -o small.hlo
-      hloopt reduce dump.txt --oracle xla-cpu -o small.hlo
+      hloopt reduce dump.txt --device xla-cpu -o small.hlo
       hloopt reduce dump.txt --check 'my_tool {} 2>&1 | grep -q "Check failed"'
     """
     text = one_text(open_texts(files), "a reduction belongs")
     if output is not None:
         check_output(output)
-    given = {**TRIALS.given(), **EXECUTOR.given()}
+    given = {**TRIALS.given(), **executor_fields()}
+    given |= given.pop("participants")
     plain = ctx.get_parameter_source("device") is ParameterSource.DEFAULT
-    device = oracle or (None if plain else given.pop("device"))
-    given.pop("device", None)
-    if check is None and not (differs or oracle or against or device):
-        raise UsageError("say what fails: --differs, --oracle xla-cpu, or --check CMD")
+    device = given.pop("device")
+    device = None if plain else device
+    if check is None and not (differs or against or device):
+        raise UsageError("say what fails: --differs, --device xla-cpu, or --check CMD")
     passes = pass_options()
     options = ReduceOptions(
         None if passes == PassOptions() else passes,
@@ -168,7 +162,7 @@ def command(
         device,
         check,
         tolerance=given_tolerance(),
-        limits=SearchLimits(tests, seconds, test_seconds, repeat=repeat),
+        limits=SearchLimits(tests, seconds, timeout, repeat=repeat),
         jobs=jobs,
         **given,
     )

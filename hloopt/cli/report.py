@@ -12,9 +12,9 @@ from hloopt.cli.files import Input, InputText, each_input, one_text, open_texts,
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
 from hloopt.cli.kernel_options import KERNELS, kernel_options
-from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.outputs import check_output
-from hloopt.cli.pipeline_options import PASSES, chosen_passes
+from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, chosen_passes
 from hloopt.cli.waiting import patience
 from hloopt.driver.page import ModulePage, page_of
 from hloopt.driver.passes import Chosen
@@ -31,29 +31,28 @@ __all__ = ["command"]
     "report",
     cls=GroupedCommand,
     groups={
-        "Passes": PASSES.names,
+        "Passes": COMMON_PASSES,
         "Kernels": KERNELS.names,
-        "Input": ("module", "stage", "strict"),
+        "Input": PICKED,
         "Output": ("output", "serve", "sources", "as_json"),
     },
 )
 @files_argument
-@strict_option()
-@PASSES
-@KERNELS.only("target", "kernel", "kernel_rule", "kernel_file", "lock", "frozen")
-@click.option(
-    "-o", "--output", metavar="OUT", help="Write the page to this file, or into this directory."
-)
+@PASSES.only(*COMMON_PASSES)
+@KERNELS.only("target", "kernel", "lock")
+@click.option("-o", "--output", metavar="OUT", help="Write the page to this file or directory.")
 @click.option(
     "--serve",
     is_flag=True,
-    help="Serve the page to a browser on this machine: made again when FILE changes, any other plan priced.",
+    help="Serve the page on this machine. It is made again when FILE changes, and any other plan is "
+    "priced.",
 )
 @click.option(
     "--sources",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="The program's folder: lines that FILE names, of files below it, are put into the page.",
+    help="Folder of the program, whose lines are shown. Those that FILE names, of files below it, are "
+    "put into the page.",
 )
 @json_option
 @click.pass_context

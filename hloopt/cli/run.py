@@ -13,11 +13,18 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.kernel_options import KERNELS, kernel_options
 from hloopt.cli.messages import show_error
-from hloopt.cli.options import OptionGroup, files_argument, json_option, option, strict_option
-from hloopt.cli.pipeline_options import PASSES, pass_options
-from hloopt.cli.tolerance_options import TOLERANCE
+from hloopt.cli.options import (
+    PICKED,
+    OptionGroup,
+    custom_call_option,
+    files_argument,
+    json_option,
+    option,
+)
+from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, pass_options
+from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
+from hloopt.cli.trial_options import PARTICIPANTS, ROUNDING, participants_of, rounding_of
 from hloopt.cli.waiting import patience
-from hloopt.cli.watching import WATCH, Watching
 from hloopt.cli.words import complete
 from hloopt.driver.options import Profiling, RunOptions
 from hloopt.driver.run import Runner, Task
@@ -36,196 +43,132 @@ PROFILING = OptionGroup(
     "profiling",
     option(
         "--kernels",
-        is_flag=True,
-        help="Say how long each kernel of the optimised form takes, with its line; on gpu this is always said.",
+        type=click.Choice(["warm", "cold"]),
+        metavar="[=cold]",
+        help="Time each kernel of the optimised form. Each has its line of the program; on gpu they are "
+        "always timed, and with =cold each begins with an empty second-level cache.",
     ),
     option(
         "--trace",
         metavar="FILE",
-        help="Write a run's kernels as JSON, gzipped where FILE ends in .gz, for Perfetto (ui.perfetto.dev) "
-        "and --profile of other commands. Implies --kernels.",
-    ),
-    option(
-        "--cold-l2",
-        is_flag=True,
-        help="On gpu: time each kernel with a cold second-level cache.",
+        help="Write the kernels of a run as JSON. For Perfetto (ui.perfetto.dev) and --profile of other "
+        "commands, gzipped where FILE ends in .gz. Implies --kernels.",
     ),
 )
+
+
+def _participants(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> dict[str, int | str]:
+    """The fields ``replicas``, ``partitions`` and ``spmd``."""
+    counts, _, last = (value or "").rpartition(",")
+    if last != "mpi":
+        return {**participants_of(ctx, param, value)}
+    return {**participants_of(ctx, param, counts or None), "spmd": "mpi"}
 
 
 @click.command(
     "run",
     cls=GroupedCommand,
     groups={
-        "Passes": (*PASSES.names, "dump_dir", "verify_each"),
-        "Input": ("module", "stage", "strict", "inputs", "seed", "fill_constants", "infeed"),
+        "Passes": COMMON_PASSES,
+        "Input": (*PICKED, "inputs", "seed", "fill_constants"),
         "Execution": (
             "device",
+            "target",
             "threads",
             "repeat",
-            "replicas",
-            "partitions",
-            "spmd",
-            "exact",
-            "excess_precision",
+            "participants",
+            "rounding",
             "custom_calls",
-            "ignore_callbacks",
         ),
-        "Devices": (*KERNELS.names, "allow_host", "unchecked"),
-        "Where the time goes": PROFILING.names,
-        "Comparison and output": (
-            "expect",
-            *TOLERANCE.names,
-            "reference_seconds",
-            "no_reference",
-            "outfeed",
-            "against",
-            "save_snapshot",
-            "save_outputs",
-            "as_json",
-        ),
+        "Kernels": ("kernel", "lock", "allow_host"),
+        "Results": ("expect", *TOLERANCE.names, "verify", "save", *PROFILING.names, "as_json"),
     },
+    bare={"--kernels": "warm"},
 )
 @files_argument
-@strict_option()
 @click.option(
     "--device",
     default="cpu",
     show_default=True,
     metavar="NAME",
     shell_complete=complete("backends", "DEVICES"),
-    help="Where the programs run: cpu (NumPy), native (C++ on this CPU), gpu (CUDA), or emulator "
-    "(the GPU's kernels on the CPU).",
+    help="Where programs run. cpu (NumPy), native (C++ on this CPU), gpu (CUDA), or emulator (the GPU's "
+    "kernels on the CPU, each access to memory checked).",
 )
 @click.option(
     "--allow-host",
     is_flag=True,
-    help="On gpu and emulator: let the interpreter evaluate what has no kernel; the table says how much.",
+    help="Let the interpreter run what has no kernel. On gpu and emulator; the table says how much that "
+    "is.",
 )
-@click.option(
-    "--unchecked",
-    is_flag=True,
-    help="On emulator: do not check each memory access; about ten times as fast.",
-)
-@KERNELS
+@KERNELS.only("target", "kernel", "lock")
 @PROFILING
 @click.option(
     "--inputs",
     metavar="PATH",
-    help="in_0, in_1, ... in an .npz or a folder of .npy; in_0.3 is for participant 3.",
+    help="Arrays in an .npz, or a folder of .npy. in_0, in_1, ... are the parameters, in_0.3 is for "
+    "participant 3, infeed_0 and recv_CHANNEL_0 are what the module reads from the host.",
 )
 @click.option(
     "--seed",
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Seed for inputs that are not given, and for what rng draws.",
+    help="Seed of inputs that are not given. And of what rng draws.",
 )
 @click.option(
     "--expect",
     metavar="PATH",
-    help="Results to compare with as well: out_0, out_1, ... (or out_0.3).",
+    help="Compare with recorded results as well. out_0, out_1, ... in an .npz or a folder; of "
+    "participant 3, out_0.3.",
 )
 @click.option(
-    "--against",
+    "--save",
+    multiple=True,
     metavar="FILE",
-    help="Compare with the interpreter's results of this module on the same inputs as well; hloopt compare "
-    "says where the two begin to differ.",
-)
-@click.option(
-    "--save-outputs",
-    metavar="FILE.npz",
-    help="Write the results of the optimised module, as --expect reads them.",
-)
-@click.option(
-    "--save-snapshot",
-    metavar="FILE",
-    help="Write the module, its inputs and the interpreter's results as XLA's HloSnapshot.",
-)
-@click.option(
-    "--infeed",
-    metavar="PATH",
-    help="What the module reads from the host, as --inputs: infeed_0, ... and recv_CHANNEL_0, ...",
-)
-@click.option(
-    "--outfeed",
-    metavar="FILE.npz",
-    help="Write what the module sends to the host: outfeed_0, ... and send_CHANNEL_0, ...",
+    help="Write results as .npz, or a snapshot as .pb. The .npz has the results of the optimised module, "
+    "as --expect reads them, and what it sends to the host: outfeed_0, send_CHANNEL_0. The .pb is XLA's "
+    "HloSnapshot: the module, its inputs and the interpreter's results (may be repeated).",
 )
 @TOLERANCE
 @click.option(
-    "--reference-seconds",
-    type=click.FloatRange(0),
-    metavar="S",
-    help="Stop the interpreter after this time; then nothing is verified, and the optimised form "
-    "is compared with the given one.",
-)
-@click.option(
-    "--no-reference",
-    is_flag=True,
-    help="Do not run the interpreter, as with --reference-seconds 0.",
+    "--verify/--no-verify",
+    default=True,
+    show_default=True,
+    help="Compare with the interpreter. Otherwise the optimised form is compared with the given one.",
 )
 @click.option(
     "--fill-constants",
     type=click.IntRange(0),
     metavar="SEED",
-    help="Invent values for constants that the text leaves out ({...}); the verdict says so.",
-)
-@click.option(
-    "--ignore-callbacks",
-    is_flag=True,
-    help="Leave out calls back into Python (jax.debug.print) whose results are not used.",
+    help="Invent constants that the text leaves out. Those written {...}; the verdict says so.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1),
     metavar="N",
-    help="On cpu and native: threads that share large work, BLAS included; by default "
-    "HLOOPT_THREADS, or all cores.",
+    help="Threads of cpu and native [all cores]. BLAS included; HLOOPT_THREADS sets the default.",
 )
 @click.option(
     "--repeat",
     type=click.IntRange(1),
-    help="Timed runs of each program; the default is 5, or as many as begin within 10 seconds.",
+    metavar="N",
+    show_default="5",
+    help="Timed runs of each program. Fewer where 5 would take more than 10 seconds.",
 )
 @click.option(
-    "--replicas",
-    type=click.IntRange(1),
-    help="Participants that run side by side; the default is the module's replica_count.",
+    "--participants",
+    metavar="N|RxP|mpi",
+    callback=_participants,
+    help=f"{PARTICIPANTS} With mpi, or 2x4,mpi, on the processes that mpiexec started; else they are threads.",
 )
+@PASSES.only(*COMMON_PASSES)
 @click.option(
-    "--partitions",
-    type=click.IntRange(1),
-    help="Participants each replica is split into; the default is the module's num_partitions.",
+    "--rounding", type=click.Choice(["exact", "excess"]), callback=rounding_of, help=ROUNDING
 )
-@click.option(
-    "--spmd",
-    type=click.Choice(["threads", "mpi"]),
-    default="threads",
-    show_default=True,
-    help="Where participants run on cpu and native: in threads of this process, or on the processes that "
-    "mpiexec started.",
-)
-@PASSES
-@WATCH.only("verify_each", "dump_dir")
-@click.option(
-    "--exact",
-    is_flag=True,
-    help="On cpu: compute f32 functions (tanh, log, ...) as the interpreter does, to the bit; slower. With "
-    "--spmd mpi: combine values in the order of participants, not in MPI's.",
-)
-@click.option(
-    "--excess-precision",
-    is_flag=True,
-    help="Let bf16 and f16 chains keep f32, as XLA's CPU compiler may.",
-)
-@click.option(
-    "--custom-call",
-    "custom_calls",
-    metavar="[TARGET=]MODULE:FUNCTION",
-    multiple=True,
-    help="Evaluate the custom calls of a target by a Python function (may be repeated).",
-)
+@custom_call_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **given: Any) -> None:
@@ -248,19 +191,21 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     \b
     Example:
       hloopt run dump.txt --inputs inputs.npz --expect outputs.npz -O2 --repeat 20
-      hloopt run dump.txt --device native --kernels --no-reference
+      hloopt run dump.txt --device native --kernels --no-verify
     """
     if ctx.get_parameter_source("seed") is ParameterSource.DEFAULT:
         given["seed"] = None
-    watch = Watching.given()
-    records = (pass_options(), kernel_options(), Profiling(**PROFILING.given()))
-    given |= TOLERANCE.given()
-    options = RunOptions(*records, verify_each=watch.verify_each, **given)
+    profiling = PROFILING.given()
+    how = profiling.pop("kernels")
+    timed = Profiling(kernels=how is not None, cold_l2=how == "cold", **profiling)
+    tolerance = given_tolerance()
+    given |= {name: getattr(tolerance, name) for name in ("rtol", "atol", "ulp", "bitwise")}
+    given |= given.pop("participants") | given.pop("rounding")
+    options = RunOptions(pass_options(), kernel_options(), timed, **given)
     unused = dict.fromkeys(map(load, options.custom_calls))
     runner = Runner.of(options, ctx.with_resource)
     options.check()
     runner = replace(runner, world=_world(ctx, options))
-    runner.watchers.extend(watch.watchers("", runner.chosen.label))
     for note in runner.notes:
         click.echo(f"note: {note}", err=True)
     texts = _texts(files, options)
@@ -306,10 +251,7 @@ def _texts(files: tuple[str, ...], options: RunOptions) -> list[InputText]:
     """The texts to run.  Raises ``UsageError`` for several modules where an option belongs to one."""
     texts = open_texts(files)
     if options.names_arrays:
-        belonging = (
-            "--inputs, --expect, --against, --save-snapshot, --save-outputs, --infeed and --outfeed"
-        )
-        one_text(texts, f"{belonging} belong")
+        one_text(texts, "--inputs, --expect and --save belong")
     if options.profiling.trace is not None:
         one_text(texts, "--trace belongs")
     return texts

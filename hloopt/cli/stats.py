@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end
-from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.options import files_argument, json_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.dumps.content import assigned_bytes
@@ -23,15 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("stats")
+@click.command("stats", cls=GroupedCommand)
 @files_argument
-@strict_option()
 @click.option(
     "--buffers",
     default=10,
     show_default=True,
     type=click.IntRange(0),
-    help="How many of the largest buffers to list, and of those alive where most memory is needed.",
+    help="List N of the largest buffers. And of those alive where most memory is needed.",
 )
 @target_options
 @profile_option
@@ -40,14 +40,15 @@ __all__ = ["command"]
     type=click.Choice(["kernel", "source", "opcode"]),
     default="kernel",
     show_default=True,
-    help="With --target or --profile: a row for each kernel, line of the user's program, or opcode.",
+    metavar="WHAT",
+    help="Rows: kernel, source or opcode. With --target or --profile; source is a line of the program.",
 )
 @click.option(
     "--top",
     default=20,
     show_default=True,
     type=click.IntRange(0),
-    help="With --target or --profile: how many rows to list, those that take longest; 0 for all.",
+    help="List N rows, those that take longest. 0 for all; with --target or --profile.",
 )
 @json_option
 @click.pass_context

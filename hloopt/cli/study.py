@@ -13,19 +13,22 @@ from hloopt import __version__
 from hloopt.cli.files import Input, InputText, each_input
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
-from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.pipeline_options import PASSES, pass_options
 from hloopt.cli.study_out import check_folder, check_page
 from hloopt.cli.study_runner import Studied, StudyRunner
 from hloopt.cli.study_setup import StudyOptions, chosen_devices, chosen_modules, chosen_plan
+from hloopt.cli.tolerance_options import TOLERANCE, given_tolerance
 from hloopt.cli.waiting import progress
 from hloopt.cli.words import complete, complete_model
 from hloopt.driver.writing import write_text
+from hloopt.errors import UsageError
 from hloopt.report.console import product
 from hloopt.report.study import Study, study_json
 from hloopt.report.study_gate import parse_gate
 from hloopt.report.study_page import study_page
 from hloopt.report.study_table import show_study
+from hloopt.runtime.tolerance import Tolerance
 
 if TYPE_CHECKING:
     from hloopt.report.study_gate import RatioGate, Reached
@@ -47,31 +50,28 @@ def _gates(
     cls=GroupedCommand,
     groups={
         "Strategies": ("strategies", "strategy", "baseline", "pass_file", "fusion_rule"),
-        "Input": ("module", "stage", "strict", "seed"),
+        "Input": (*PICKED, "seed"),
         "Devices": ("device", "cost_model", "repeat"),
-        "Verification": ("verify", "verify_limit", "emulate_limit", "rtol", "atol"),
+        "Verification": ("verify", "verify_limit", "emulate_limit", *TOLERANCE.names),
         "Output": ("gates", "html", "out", "as_json"),
     },
 )
 @files_argument
-@strict_option()
 @click.option(
     "--strategies",
     metavar="FILE.toml",
-    help="A file of what is compared: strategies, ladders, ablations, and modules and devices, "
-    "too.",
+    help="A file of what is compared. Strategies, ladders, ablations, and modules and devices, too.",
 )
 @click.option(
     "--strategy",
     multiple=True,
     metavar="[NAME=]PASSES",
-    help="An additional strategy: 'O2', 'mine=simplify,fix(cse,dce)' (may be repeated). Without "
-    "any: O0 to O3.",
+    help="Compare this, too: O2 or mine=simplify,cse. Without any: O0 to O3 (may be repeated).",
 )
 @click.option(
     "--baseline",
     metavar="NAME",
-    help="The strategy that the others are compared with; by default the first.",
+    help="What the others are compared with [the first]. The name of a strategy.",
 )
 @PASSES.only("pass_file", "fusion_rule")
 @click.option(
@@ -79,62 +79,55 @@ def _gates(
     multiple=True,
     metavar="NAME",
     shell_complete=complete("study.devices", "device_names"),
-    help="cpu, native, gpu, xla-cpu: measured; emulator: verified; a target (h200, a100, ...): predicted (may "
-    "be repeated; cpu by default).",
+    help="Measure on a device, or predict for a target. cpu, native, gpu, xla-cpu: measured; emulator: "
+    "verified; a target (h200, a100, ...): predicted (may be repeated; cpu by default).",
 )
 @click.option(
     "--cost-model",
     metavar="NAME",
     shell_complete=complete_model,
-    help="The model that predicts times; xla-2026 by default.",
+    help="What predicts times [xla-2026].",
 )
 @click.option(
     "--repeat",
     type=click.IntRange(1),
-    help="Timed runs of each cell; the default is 5, or as many as begin within 10 seconds.",
+    metavar="N",
+    help="Timed runs of each cell [5]. Fewer where 5 would take more than 10 seconds.",
 )
 @click.option(
     "--seed",
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="Seed for inputs; without it NAME.npz beside NAME.hlo is used, where there is one.",
+    help="Seed of inputs. Without it NAME.npz beside NAME.hlo is used, where there is one.",
 )
 @click.option(
     "--verify/--no-verify",
     default=True,
     show_default=True,
-    help="Compare the results of every cell with the interpreter's, and with recorded ones.",
+    help="Compare with the interpreter. The results of every cell, and with recorded ones.",
 )
 @click.option(
     "--verify-limit",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="The most elements that the interpreter may compute to verify a module; 4e10 by default.",
+    help="Elements the interpreter may compute [4e10]. To verify a module; larger ones are not verified.",
 )
 @click.option(
     "--emulate-limit",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="The most elements that the emulator may compute; 4e8 by default.",
+    help="Elements the emulator may compute [4e8].",
 )
-@click.option(
-    "--rtol",
-    type=click.FloatRange(0),
-    metavar="NUMBER",
-    help="Relative tolerance for recorded results; the default depends on the type.",
-)
-@click.option(
-    "--atol", type=click.FloatRange(0), metavar="NUMBER", help="Absolute tolerance, as --rtol."
-)
+@TOLERANCE
 @click.option(
     "--gate",
     "gates",
     multiple=True,
     metavar="[NAME=]RATIO",
     callback=_gates,
-    help="Exit with 6 unless the strategy, or without NAME the fastest one, is so many times as "
-    "fast as the baseline, for each module on each device (may be repeated).",
+    help="Exit with 6 unless it is so much faster. The strategy, or without NAME the fastest one, has to "
+    "be so many times as fast as the baseline, for each module on each device (may be repeated).",
 )
 @click.option(
     "--html", metavar="OUT.html", help="Write one page with bars, tables and all figures."
@@ -142,7 +135,7 @@ def _gates(
 @click.option(
     "--out",
     metavar="DIR",
-    help="Keep the optimised modules, and lock files of what was fused and which kernels ran.",
+    help="Keep the optimised modules. And lock files of what was fused and which kernels ran.",
 )
 @json_option
 @click.pass_context
@@ -184,7 +177,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     """
     if ctx.get_parameter_source("seed") is ParameterSource.DEFAULT:
         given["seed"] = None
-    options = StudyOptions(pass_options(), **given)
+    options = StudyOptions(pass_options(), **given, **_recorded(given_tolerance()))
     plan = chosen_plan(options)
     modules = chosen_modules(files, plan, options)
     devices, predictors = chosen_devices(options, plan)
@@ -205,6 +198,13 @@ def command(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
         made = f"Made by hloopt {__version__}, {now:%Y-%m-%d %H:%M}."
         write_text(options.html, study_page(study, made), options.html)
     ctx.exit(_code(study, verdicts, code))
+
+
+def _recorded(tolerance: Tolerance) -> dict[str, Any]:
+    """The tolerance of recorded results, as fields.  Raises ``UsageError`` for one of another kind."""
+    if tolerance.bitwise or tolerance.ulp is not None:
+        raise UsageError("a study takes --tolerance rtol=X,atol=X, for recorded results")
+    return {"rtol": tolerance.rtol, "atol": tolerance.atol}
 
 
 def _read(

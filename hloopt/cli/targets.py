@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.cli.words import complete_target
@@ -14,7 +15,7 @@ from hloopt.targets import find_target, targets
 __all__ = ["command"]
 
 
-@click.command("targets")
+@click.command("targets", cls=GroupedCommand)
 @click.argument("name", required=False, shell_complete=complete_target)
 @json_option
 def command(name: str | None, as_json: bool) -> None:

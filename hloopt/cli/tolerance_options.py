@@ -1,59 +1,76 @@
-"""Options that say how far results may differ: for every command that compares results."""
+"""``--tolerance``: how far results may differ, for every command that compares results."""
 
 from __future__ import annotations
 
 from math import isnan
-from typing import Any
 
 import click
 
 from hloopt.cli.options import OptionGroup, option
 from hloopt.runtime.tolerance import Tolerance
+from hloopt.spelling import nearest
 
 __all__ = ["TOLERANCE", "given_tolerance"]
 
-
-class _Number(click.FloatRange):
-    """A number from 0 to infinity, not NaN."""
-
-    name = "number"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = float(super().convert(value, param, ctx))
-        return self.fail("nan is not a tolerance", param, ctx) if isnan(number) else number
+_WORDS = ("bitwise", "ulp=", "rtol=", "atol=")
 
 
-_NUMBER = _Number(0)
+def _tolerance(ctx: click.Context, param: click.Parameter, value: str | None) -> Tolerance:
+    if value is None:
+        return Tolerance()
+    found: dict[str, float] = {}
+    bitwise = False
+    for part in value.split(","):
+        name, equals, number = (word.strip() for word in part.partition("="))
+        if name == "bitwise" and not equals:
+            bitwise = True
+            continue
+        if f"{name}=" not in _WORDS:
+            close = nearest(name, [word.rstrip("=") for word in _WORDS])
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            message = f"'{part}' is none of bitwise, ulp=N, rtol=X and atol=X{hint}"
+            raise click.BadParameter(message, ctx, param)
+        if name in found:
+            raise click.BadParameter(f"{name} is given twice", ctx, param)
+        found[name] = _number(name, number, ctx, param)
+    units = found.pop("ulp", None)
+    tolerance = Tolerance(**found, ulp=None if units is None else int(units), bitwise=bitwise)
+    tolerance.check()
+    return tolerance
+
+
+def _number(name: str, text: str, ctx: click.Context, param: click.Parameter) -> float:
+    try:
+        number = float(int(text)) if name == "ulp" else float(text)
+    except ValueError:
+        number = -1.0
+    if isnan(number) or number < 0:
+        what = "a whole number" if name == "ulp" else "a number"
+        raise click.BadParameter(f"{name} needs {what} from 0, not '{text}'", ctx, param)
+    return number
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + word for word in _WORDS if word.startswith(last)]
+
+
 TOLERANCE = OptionGroup(
     "tolerance",
     option(
-        "--rtol",
-        type=_NUMBER,
-        help="Relative tolerance, in place of what rounding allows each element.",
-    ),
-    option(
-        "--atol",
-        type=_NUMBER,
-        help="Absolute tolerance; of --rtol and --atol, the one that is not given is 0.",
-    ),
-    option(
-        "--ulp",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Allow N units in the last place instead; --ulp 0 wants equal numbers.",
-    ),
-    option(
-        "--bitwise",
-        is_flag=True,
-        help="Allow no difference, not even in the sign of a zero or the bits of a NaN.",
+        "--tolerance",
+        metavar="RULE",
+        callback=_tolerance,
+        shell_complete=_complete,
+        help="bitwise, ulp=N, or rtol=X,atol=X. By default an element may be off by what rounding allows "
+        "it. rtol=X,atol=X allows atol + rtol * |expected| instead, and one that is not given is 0; "
+        "ulp=N allows N units in the last place; bitwise allows no difference, not even in the sign of a "
+        "zero.",
     ),
 )
 
 
 def given_tolerance() -> Tolerance:
-    """What the running command was given for ``TOLERANCE``.  Raises ``UsageError`` where it is two things."""
-    tolerance = Tolerance(**TOLERANCE.given())
-    tolerance.check()
+    """What the running command was given for ``TOLERANCE``."""
+    tolerance: Tolerance = TOLERANCE.given()["tolerance"]
     return tolerance

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hloopt.cli.help import GroupedCommand, full_help
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.errors import UsageError
@@ -26,12 +27,12 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [name for name in topics() if name.startswith(incomplete)]
 
 
-@click.command("help")
+@click.command("help", cls=GroupedCommand)
 @click.argument("topic", required=False, shell_complete=_complete)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, topic: str | None, as_json: bool) -> None:
-    """Explain a topic that several commands share, a command, or a code.
+    """Explain a command with all its options, a topic, or a code.
 
     Codes are the reasons that hloopt explain gives for what is not fused, the constraints that errors name in
     brackets, the kinds of findings of hloopt why, the kinds of errors in JSON, and exit codes.
@@ -61,10 +62,10 @@ def _text(ctx: click.Context, name: str) -> str:
     assert isinstance(group, click.Group)
     command = group.get_command(ctx, name)
     if command is not None:
-        return command.get_help(click.Context(command, ctx.parent, name)) + "\n"
+        return full_help(command, ctx.parent, name) + "\n"
     from hloopt.cli.codes import codes
 
-    known = codes(group.help or "")
+    known = codes(found["exit-codes"])
     if name in known:
         return known[name]()
     names = (*found, *group.list_commands(ctx), *known)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from hloopt.cli.options import OptionGroup, option
@@ -9,50 +11,80 @@ from hloopt.cli.words import complete
 from hloopt.prover.executor import Executor
 from hloopt.prover.trials import TrialOptions
 
-__all__ = ["EXECUTOR", "TRIALS", "executor", "trial_options"]
+__all__ = [
+    "EXECUTOR",
+    "PARTICIPANTS",
+    "ROUNDING",
+    "TRIALS",
+    "executor",
+    "executor_fields",
+    "participants_of",
+    "rounding_of",
+    "trial_options",
+]
+
+
+def participants_of(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> dict[str, int]:
+    """The fields ``replicas`` and ``partitions`` of records, as far as they are given."""
+    counts = [] if value is None else value.lower().split("x")
+    if len(counts) > 2 or not all(
+        count.isascii() and count.isdigit() and int(count) for count in counts
+    ):
+        raise click.BadParameter(
+            f"'{value}' is neither a number of replicas nor REPLICASxPARTITIONS, such as 2x4",
+            ctx,
+            param,
+        )
+    return dict(zip(("replicas", "partitions"), map(int, counts), strict=False))
+
+
+def rounding_of(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, bool]:
+    """The fields ``exact`` and ``excess_precision`` of records."""
+    return {"exact": value == "exact", "excess_precision": value == "excess"}
+
+
+PARTICIPANTS = "Run this many replicas, or REPLICASxPARTITIONS. By default what the module says."
+ROUNDING = (
+    "Round as the interpreter, or as XLA may. exact computes f32 functions (tanh, log, ...) on cpu as the "
+    "interpreter does, to the bit, and combines values of MPI's processes in the order of participants; it is "
+    "slower. excess lets chains of bf16 and f16 keep f32, as XLA's CPU compiler may."
+)
 
 TRIALS = OptionGroup(
     "trials",
     option(
         "--inputs",
         metavar="PATH",
-        help="in_0, in_1, ... in an .npz or a folder of .npy; in_0.3 is for participant 3.",
+        help="Arrays in an .npz, or a folder of .npy. in_0, in_1, ... are the parameters, in_0.3 is for "
+        "participant 3, infeed_0 and recv_CHANNEL_0 are what the module reads from the host.",
     ),
     option(
         "--seed",
+        default=None,
+        show_default="0",
         type=click.IntRange(0),
-        help="Seed of random inputs, 0 by default; of several trials, that of the first.",
+        help="Seed of random inputs. Of several trials it is that of the first.",
     ),
     option(
         "--trials",
         type=click.IntRange(1),
         metavar="N",
-        help="Try N inputs, each with the next seed: plain ones, then one special class after the other.",
+        help="Try N inputs, each with the next seed. The first are plain, then each special class has "
+        "its turn.",
     ),
     option(
         "--special",
         multiple=True,
         metavar="CLASS",
-        shell_complete=complete("runtime.trial_inputs", "SPREADS"),
-        help="Random inputs with special values of a class: zero, infinite, nan, subnormal, largest, "
-        "extreme (integers), cancelling, opposite (pairs whose sum is 0), same (all one number), huge, tiny, "
-        "tied, stray (indices), negative, wide, lone; all is each of them in its turn (may be repeated).",
+        shell_complete=complete("runtime.trial_inputs", "special_names"),
+        help="Random inputs with special values, such as nan. Classes are zero, infinite, nan, "
+        "subnormal, largest, extreme (integers), cancelling, opposite (pairs whose sum is 0), same (all "
+        "one number), huge, tiny, tied, stray (indices), negative, wide, lone; all is each of them in "
+        "its turn (may be repeated).",
     ),
-    option(
-        "--infeed",
-        metavar="PATH",
-        help="What the modules read from the host: infeed_0, ... and recv_CHANNEL_0, ...",
-    ),
-    option(
-        "--replicas",
-        type=click.IntRange(1),
-        help="Participants that run side by side; the default is the module's replica_count.",
-    ),
-    option(
-        "--partitions",
-        type=click.IntRange(1),
-        help="Participants each replica is split into; the default is the module's num_partitions.",
-    ),
+    option("--participants", metavar="N|RxP", callback=participants_of, help=PARTICIPANTS),
 )
 
 EXECUTOR = OptionGroup(
@@ -63,28 +95,40 @@ EXECUTOR = OptionGroup(
         show_default=True,
         metavar="NAME",
         shell_complete=complete("prover.executor", "EXECUTORS"),
-        help="What runs the modules: interpreter, cpu (NumPy), native, gpu, emulator, or xla-cpu "
+        help="What runs the modules. interpreter, cpu (NumPy), native (C++), gpu, emulator, or xla-cpu "
         "(XLA, which needs jaxlib).",
     ),
     option(
-        "--seconds",
+        "--timeout",
         type=click.FloatRange(0, min_open=True),
         metavar="S",
-        help="Stop a run of the interpreter or of XLA after this time.",
+        help="Stop a single run after S seconds. Of the interpreter, of XLA, or of the command of "
+        "--check.",
     ),
     option(
-        "--excess-precision",
-        is_flag=True,
-        help="Let bf16 and f16 chains keep f32, as XLA's CPU compiler may.",
+        "--rounding",
+        type=click.Choice(["exact", "excess"]),
+        callback=rounding_of,
+        help=ROUNDING,
     ),
 )
 
 
 def trial_options() -> TrialOptions:
     """What the running command was given for ``TRIALS``, checked."""
-    options = TrialOptions(**TRIALS.given())
+    given = TRIALS.given()
+    options = TrialOptions(**given.pop("participants"), **given)
     options.check()
     return options
+
+
+def executor_fields() -> dict[str, Any]:
+    """What the running command was given for ``EXECUTOR``, as the fields of an ``Executor``."""
+    given = EXECUTOR.given()
+    fields = given.pop("rounding")
+    if "timeout" in given:
+        fields["seconds"] = given.pop("timeout")
+    return {**given, **fields}
 
 
 def executor() -> Executor:
@@ -92,7 +136,6 @@ def executor() -> Executor:
 
     Raises ``UsageError`` for an unknown one, ``DeviceError`` for one that this machine lacks.
     """
-    given = EXECUTOR.given()
-    made = Executor(given["device"], given["excess_precision"], seconds=given["seconds"])
+    made = Executor(**executor_fields())
     made.check()
     return made

@@ -39,19 +39,20 @@ WATCH = OptionGroup(
         "--print-after",
         multiple=True,
         metavar="PASS",
-        help="Print HLO after each run in which a pass changed something, or 'all'.",
+        help="Print HLO after each change by a pass, or 'all'.",
     ),
     option(
         "--print-changed",
         type=click.Choice(["hlo", "diff"]),
         metavar="[=diff]",
-        help="Print HLO before the first pass and after each change; with =diff only what changed.",
+        help="Print HLO after each change, or the difference. Before the first pass, too; with =diff "
+        "only what changed.",
     ),
     option(
         "--dump-dir",
         metavar="DIR",
-        help="Write the module before the first pass and after each pass that changed it, in files "
-        "named as XLA names its dumps.",
+        help="Write a file after each pass that changed it. And one before the first pass, named as XLA "
+        "names its dumps.",
     ),
     option("--time-passes", is_flag=True, help="Print the seconds each pass took."),
     option("--stats", "show_stats", is_flag=True, help="Print how often each rule applied."),
@@ -59,13 +60,15 @@ WATCH = OptionGroup(
     option(
         "--remarks",
         type=click.Choice(["passed", "missed", "all"]),
-        help="Print each rewrite that was made, or nearly made, with its reason and the user's source "
-        "line.",
+        metavar="KIND",
+        help="Print rewrites: passed, missed or all. Those that were made, or nearly made, each with its "
+        "reason and the line of the program.",
     ),
     option(
         "--remarks-out",
         metavar="FILE",
-        help="Write the remarks as .yaml (as LLVM does), .json or .sarif; all of them by default.",
+        help="Write remarks as .yaml, .json or .sarif. All of them by default; YAML is what LLVM's tools "
+        "read.",
     ),
 )
 

@@ -10,8 +10,9 @@ import click
 
 from hloopt.analysis.measured import JoinedTimes, joined_times
 from hloopt.cli.files import Input, each_input, open_texts
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import end, write_json
-from hloopt.cli.options import files_argument, json_option, strict_option
+from hloopt.cli.options import files_argument, json_option
 from hloopt.cli.predicting import predictor, target_options
 from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.cli.waiting import patience
@@ -30,7 +31,7 @@ _MEASURED = "host"
 _FOR_ONE = "--kind, --profile and --measure are for one module, not for two compilations"
 
 
-@click.command("why")
+@click.command("why", cls=GroupedCommand)
 @files_argument
 @click.option(
     "-n",
@@ -38,14 +39,15 @@ _FOR_ONE = "--kind, --profile and --measure are for one module, not for two comp
     default=10,
     show_default=True,
     type=click.IntRange(1),
-    help="How many findings to print, those that gain most.",
+    help="Print N findings. Those that gain most.",
 )
 @click.option(
     "--kind",
     "kinds",
     multiple=True,
     type=click.Choice([kind.name for kind in KINDS]),
-    help="Look for this kind alone (may be repeated).",
+    metavar="KIND",
+    help="Look for this kind alone. hloopt why --kinds lists them (may be repeated).",
 )
 @click.option(
     "--kinds",
@@ -56,18 +58,18 @@ _FOR_ONE = "--kind, --profile and --measure are for one module, not for two comp
 @click.option(
     "--passes",
     "pipeline",
-    metavar="PIPELINE",
-    help="The passes that stand for the target's compiler. [default: xla-gpu-2026 for a GPU, O2,copy-insertion "
-    "for others]",
+    metavar="TEXT|FILE.toml",
+    help="Passes that stand for the target's compiler. xla-gpu-2026 for a GPU, O2,copy-insertion for "
+    "others.",
 )
 @target_options
 @profile_option
 @click.option(
     "--measure",
     type=click.Choice(MEASURING),
-    help="Measure each change on this device, before and after in turn; native on one core, as the host is.",
+    help="Measure each change on this device. Before and after in turn; native on one core, as the host "
+    "is.",
 )
-@strict_option()
 @json_option
 @click.pass_context
 def command(
@@ -83,11 +85,12 @@ def command(
     measure: str | None,
     as_json: bool,
 ) -> None:
-    """Say what is slow, why, and what would help: the findings that gain most on --target (h200).
+    """Say what is slow, why, and what would help.
 
-    Each finding names the instruction and the line of the program, what it costs, the cause, the change that
-    helps, and its gain. That is not guessed: the change is made on a copy of the module, the results are
-    compared, and both are planned and priced for the target. A change without gain is not printed.
+    The findings are those that gain most on --target, h200 by default. Each names the instruction and the
+    line of the program, what it costs, the cause, the change that helps, and its gain. That is not guessed:
+    the change is made on a copy of the module, the results are compared, and both are planned and priced for
+    the target. A change without gain is not printed.
 
     Below them are the large arrays between two kernels, each with the refusal that keeps it in memory, the
     times fused and apart, and, where fused is faster, what lets the pair through; and scatters that take far
@@ -111,8 +114,6 @@ def command(
       hloopt why dump.txt
       hloopt why dump.txt --target a100 -n 3
       hloopt why dump.txt --kind copy --kind not-donated
-      hloopt why --kinds
-      hloopt why dump.txt --measure native
       hloopt why --profile host.xplane.pb --target host
       hloopt why dump_of_monday dump_of_tuesday
     """

@@ -48,8 +48,8 @@ class BisectOptions:
     """What a bisection of a module is to do.
 
     ``executor`` has the device whose kernels are searched where passes are right.  ``check`` is a command that
-    decides in the place of results, ``check_seconds`` how long it may take.  ``eager`` searches inputs on which
-    the module gives NaN as a whole and numbers one instruction at a time, or the reverse.
+    decides in the place of results; ``executor.seconds`` is how long it may take.  ``eager`` searches inputs on
+    which the module gives NaN as a whole and numbers one instruction at a time, or the reverse.
 
     The rest is for dump directories:
     ``dumped`` is the module of one, as its files are called, ``every`` finds all stages that change results,
@@ -63,7 +63,6 @@ class BisectOptions:
     executor: Executor = Executor()
     tolerance: Tolerance = FREE
     check: str | None = None
-    check_seconds: float | None = None
     eager: bool = False
     dumped: str | None = None
     every: bool = False
@@ -117,7 +116,7 @@ class Bisecting:
             return self.at.run(name)
         check: ModuleCheck
         if options.check is not None:
-            check = CommandCheck(options.check, options.check_seconds)
+            check = CommandCheck(options.check, options.executor.seconds)
         else:
             inputs += options.trials.all(module, snapshot)
             check = ResultCheck(module, self._stages, inputs, options.tolerance)
@@ -197,7 +196,7 @@ def dump_search(
     """The search over the stages of a module of a dump, or over those ``picked``."""
     stages = stages_of(module, picked)
     if options.check is not None:
-        command = CommandCheck(options.check, options.check_seconds)
+        command = CommandCheck(options.check, options.executor.seconds)
         return StageCheck(module.label, folder, stages, command)
     return DumpBisect(
         module.label,

@@ -84,8 +84,8 @@ def on_differences(
         if found is not None:
             note = (
                 f"f32 functions such as {found.opcode} are off by some units in the last place on "
-                f"{options.device}, which a long loop makes large: --device cpu --exact computes them as the "
-                "interpreter does"
+                f"{options.device}, which a long loop makes large: --device cpu --rounding exact computes them "
+                "as the interpreter does"
             )
             return [note]
     elif optimised and not given and is_fast:

@@ -73,7 +73,7 @@ class Profiling:
     def check(self, device: str) -> None:
         """Raise ``UsageError`` for options of another device, and for a trace that is not a file."""
         if device != "gpu" and self.cold_l2:
-            raise UsageError("--cold-l2 is for --device gpu")
+            raise UsageError("--kernels=cold is for --device gpu")
         if device == "emulator" and self.is_wanted:
             raise UsageError(
                 "--kernels and --trace are for --device cpu, native and gpu: how long the emulator takes says "
@@ -85,10 +85,12 @@ class Profiling:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What one run is to do; each field is the option of ``hloopt run`` of its name.
+    """What one run is to do, as the options of ``hloopt run`` say, and what Python alone can ask for.
 
     Paths are texts.  ``seed`` is None where none is given, and so is ``repeat``, which then is as many runs as
-    there is time for.
+    there is time for.  In Python alone: ``against`` is the file of a module whose results are compared, too;
+    ``unchecked`` leaves out the emulator's checks of memory; ``reference_seconds`` is how long the interpreter
+    may take.
     """
 
     passes: PassOptions = field(default_factory=PassOptions)
@@ -101,18 +103,14 @@ class RunOptions:
     seed: int | None = None
     expect: str | None = None
     against: str | None = None
-    save_snapshot: str | None = None
-    save_outputs: str | None = None
-    infeed: str | None = None
-    outfeed: str | None = None
+    save: tuple[str, ...] = ()
     rtol: float | None = None
     atol: float | None = None
     ulp: int | None = None
     bitwise: bool = False
     reference_seconds: float | None = None
-    no_reference: bool = False
+    verify: bool = True
     fill_constants: int | None = None
-    ignore_callbacks: bool = False
     threads: int | None = None
     repeat: int | None = None
     replicas: int | None = None
@@ -131,20 +129,23 @@ class RunOptions:
     @property
     def names_arrays(self) -> bool:
         """Whether files of arrays, which are those of one module, are read or written."""
-        read = (self.inputs, self.expect, self.against, self.infeed)
-        return any((*read, self.save_snapshot, self.save_outputs, self.outfeed))
+        return any((self.inputs, self.expect, self.against, self.save))
+
+    def saved(self, suffix: str) -> list[str]:
+        """The files to write that end so."""
+        return [path for path in self.save if path.endswith(suffix)]
 
     @property
     def interpreter_seconds(self) -> float | None:
         """How long the interpreter may take; None for as long as it needs."""
-        return 0.0 if self.no_reference else self.reference_seconds
+        return self.reference_seconds if self.verify else 0.0
 
     def check_host(self) -> None:
         """Raise ``UsageError`` for options of kernels on a GPU where the device is the CPU."""
         given = {
-            "--kernel-file": self.kernels.kernel_file,
+            "--kernel FILE": self.kernels.kernel_file,
             "--allow-host": self.allow_host,
-            "--unchecked": self.unchecked,
+            "unchecked": self.unchecked,
         }
         given_names = [option for option, is_given in given.items() if is_given]
         if given_names and self.device in ("cpu", "native"):
@@ -160,29 +161,25 @@ class RunOptions:
         if self.threads is not None and self.device not in ("cpu", "native"):
             raise UsageError(f"--threads is for --device cpu and native, not {self.device}")
         if self.exact and self.device != "cpu" and self.spmd != "mpi":
-            raise UsageError(f"--exact is for --device cpu; {self.device} has its own functions")
+            raise UsageError(
+                f"--rounding exact is for --device cpu; {self.device} has its own functions"
+            )
         if self.spmd == "mpi" and self.device not in ("cpu", "native"):
-            raise UsageError(f"--spmd mpi is for --device cpu and native, not {self.device}")
+            raise UsageError(
+                f"--participants mpi is for --device cpu and native, not {self.device}"
+            )
         if self.spmd == "mpi" and self.profiling.is_wanted:
             raise UsageError(
-                "--kernels and --trace time participants in threads: leave out --spmd mpi"
+                "--kernels and --trace time participants in threads: leave out --participants mpi"
             )
-        written = {
-            "--save-snapshot": self.save_snapshot,
-            "--save-outputs": self.save_outputs,
-            "--outfeed": self.outfeed,
-        }
-        for option, path in written.items():
-            if path is not None and (path in {"", "-"} or is_folder(path)):
-                raise UsageError(f"{option} needs a file, not '{path}'")
-        if self.save_snapshot is not None and self.interpreter_seconds is not None:
+        for path in self.save:
+            if is_folder(path) or not path.endswith((".npz", ".pb")):
+                raise UsageError(
+                    f"--save {path}: the file of results ends in .npz, that of a snapshot in .pb"
+                )
+        if self.saved(".pb") and self.interpreter_seconds is not None:
             raise UsageError(
-                "--save-snapshot writes the interpreter's results: it goes with neither --no-reference nor "
-                "--reference-seconds"
+                "--save writes the interpreter's results into a snapshot: leave out --no-verify"
             )
-        for option in ("--save-outputs", "--outfeed"):
-            path = written[option]
-            if path is not None and not path.endswith(".npz"):
-                raise UsageError(f"{option} writes arrays: {path} has to end in .npz")
         if self.against is not None and self.expect is not None:
-            raise UsageError("--against and --expect are both what results are compared with")
+            raise UsageError("against and expect are both what results are compared with")

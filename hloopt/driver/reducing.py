@@ -58,6 +58,7 @@ class ReduceOptions:
     against: str | None = None
     device: str | None = None
     check: str | None = None
+    exact: bool = False
     excess_precision: bool = False
     tolerance: Tolerance = FREE
     inputs: str | None = None
@@ -76,7 +77,7 @@ class ReduceOptions:
 
     def executor(self) -> Executor:
         """What runs the module that may be wrong.  Raises ``UsageError`` and ``DeviceError``."""
-        found = Executor(self.device or "interpreter", self.excess_precision)
+        found = Executor(self.device or "interpreter", self.excess_precision, self.exact)
         found.check()
         return found
 
@@ -113,7 +114,10 @@ class ReduceOptions:
         found += [word for rule in passes.fusion_rule for word in ("--fusion-rule", rule)]
         found += [] if self.against is None else ["--against", self.against]
         found += [] if self.device is None else ["--device", self.device]
-        found += ["--excess-precision"] * self.excess_precision
+        found += ["--rounding", "excess"] * self.excess_precision + [
+            "--rounding",
+            "exact",
+        ] * self.exact
         return found
 
 

@@ -88,7 +88,7 @@ class Reference:
         """Run the interpreter: its row, or None."""
         seconds, excess = self._options.interpreter_seconds, self._options.excess_precision
         if seconds == 0:
-            self.skipped = "--no-reference"
+            self.skipped = "--no-verify"
             return None
         end = None if seconds is None else monotonic() + seconds
         progress = Progress(end)
@@ -114,7 +114,7 @@ class Reference:
             row = measure(timed)
         except TimeoutError:
             taken = f"the interpreter was at {progress} after {seconds:g} seconds"
-            self.skipped = f"--reference-seconds: {taken}"
+            self.skipped = f"reference_seconds: {taken}"
             return None
         heard = self._take(timed)
         self._judge = Judge.of(

@@ -38,6 +38,7 @@ from hloopt.runtime.amended import fill_constants, ignore_callbacks
 from hloopt.runtime.blas import blas_threads
 from hloopt.runtime.inputs import (
     generate_all,
+    has_inputs,
     load_all_expected,
     load_all_inputs,
     load_host,
@@ -162,7 +163,7 @@ class Runner:
         self.stage.enter("inputs")
         arrays, origin = self._inputs(task, counts)
         # Each run begins at the start of the same streams.
-        host = load_host(Path(options.infeed) if options.infeed else None, options.seed or 0)
+        host = load_host(Path(options.inputs) if options.inputs else None, options.seed or 0)
         wanted, against, done = self._expected(task, counts, arrays, host)
         reference = Reference(
             self.chosen.meant(module), arrays, host, options, counts, self.stage.enter
@@ -186,7 +187,6 @@ class Runner:
         if wanted is not None:
             compared = reference.against(report.outputs, wanted, against)
             report.rows.append(RunRow(best.label, **compared))
-        self._check_host(reference.heard, report)
         assert reference.results is not None, "some program has run"
         report.notes += [
             *on_not_finite(reference.results),
@@ -198,9 +198,7 @@ class Runner:
             *on_selection(best.program),
             *on_host(best.program),
         ]
-        if options.save_outputs is not None:
-            content = npz(named_arrays("out", report.outputs))
-            write_bytes(options.save_outputs, content, task.name)
+        self._save(report, reference.heard)
         _close(given.program, best.program)
         if options.device == "gpu":
             self._profile(report, best.program, arrays)
@@ -208,6 +206,15 @@ class Runner:
             self._time_kernels(report, best, arrays, host)
         report.notes += on_differences(module, report, options, is_fast=self._is_fast)
         return report
+
+    def _save(self, report: RunReport, heard: Host) -> None:
+        """Write results and what the module has sent to the host, and warn of what it has not read."""
+        path = self.options.inputs
+        if path is not None and heard.unread:
+            report.warnings.append((path, f"never read: {first_of(heard.unread, 5)}"))
+        for path in self.options.saved(".npz"):
+            arrays = {**named_arrays("out", report.outputs), **heard.written}
+            write_bytes(path, npz(arrays), path)
 
     def _forms(self, module: Module, counts: tuple[int, int]) -> tuple[list[str], _Form, _Form]:
         """What passes note, and the programs of the module as it is and of a copy after the passes."""
@@ -241,10 +248,10 @@ class Runner:
         report.kernel_times = timed_kernels(self.options, form.program, arrays, run, plain)
 
     def _amend(self, module: Module) -> tuple[int, list[str]]:
-        """Change what options say may be changed: how many constants are invented, which calls are left out."""
+        """Leave out what does not count, and invent what options allow: how many constants, and which calls."""
         seed = self.options.fill_constants
         filled = 0 if seed is None else fill_constants(module, seed)
-        return filled, ignore_callbacks(module) if self.options.ignore_callbacks else []
+        return filled, ignore_callbacks(module)
 
     def _participants(self, module: Module) -> tuple[int, int]:
         """Replicas and partitions to run; the module's own counts only where they make a difference."""
@@ -252,9 +259,9 @@ class Runner:
         if not tells_participants_apart(module):
             replicas, partitions = replicas or 1, partitions or 1
         found = participant_counts(module, replicas, partitions)
-        if prod(found) > 1 and self.options.save_snapshot is not None:
+        if prod(found) > 1 and self.options.saved(".pb"):
             raise UsageError(
-                f"--save-snapshot writes what one participant has; {module.name} is run by {prod(found)}"
+                f"a snapshot has what one participant has; {module.name} is run by {prod(found)}"
             )
         return found
 
@@ -273,7 +280,7 @@ class Runner:
     def _inputs(self, task: Task, counts: tuple[int, int]) -> tuple[Outputs, str]:
         """The inputs of each participant and where they come from."""
         path, seed = self.options.inputs, self.options.seed
-        if path:
+        if path and has_inputs(Path(path)):
             arrays = load_all_inputs(Path(path), task.module, prod(counts))
             return arrays, path
         if task.inputs is not None:
@@ -326,10 +333,11 @@ class Runner:
         def measure(run: TimedRun) -> RunRow:
             return self._measured([run], arrays, warm_up=False, seconds=_INTERPRETER_SECONDS)[0]
 
-        module, path = reference.module, self.options.save_snapshot
+        module = reference.module
         with blas_threads(module, thread_count(self.options.threads)):
             row = reference.interpret(measure)
-        if path is not None and reference.results is not None:
+        for path in self.options.saved(".pb"):
+            assert reference.results is not None, "the options were checked"
             content = write_snapshot(module, arrays[0], reference.results[0])
             write_bytes(path, content, module.name)
         return row
@@ -376,17 +384,6 @@ class Runner:
             RunRow(run.name, timing=timing, memory=None if run.peak is None else run.peak + held)
             for run, timing in zip(runs, timings, strict=True)
         ]
-
-    def _check_host(self, host: Host, report: RunReport) -> None:
-        """Write what the module has sent to the host, and warn of what it has not sent or read."""
-        infeed, outfeed = self.options.infeed, self.options.outfeed
-        if outfeed is not None:
-            write_bytes(outfeed, npz(host.written), outfeed)
-            if not host.written:
-                warning = "empty: the module gives nothing to the host"
-                report.warnings.append((outfeed, warning))
-        if infeed is not None and host.unread:
-            report.warnings.append((infeed, f"never read: {first_of(host.unread, 5)}"))
 
     @property
     def _is_fast(self) -> bool:

@@ -1,4 +1,4 @@
-"""``--spmd mpi``: the participants of a module on the processes that mpiexec started.
+"""``--participants mpi``: the participants of a module on the processes that mpiexec started.
 
 Process 0 does all that a run does, and has the others compile and run what it does.  They need neither files
 nor options of their own: modules go to them as text, with the user's text for errors, inputs as arrays.

@@ -107,7 +107,12 @@ def read_dump(folder: Path) -> Dump:
     """
     builder = _Builder()
     entries = [(entry, parse_name(entry.name)) for entry in sorted(folder.iterdir())]
-    files = [(parsed, entry) for entry, parsed in entries if entry.is_file()]
+    # A link to nothing is reported when it is read, and not passed over.
+    files = [
+        (parsed, entry)
+        for entry, parsed in entries
+        if entry.is_file() or (entry.is_symlink() and not entry.exists())
+    ]
     folders = [(parsed, entry) for entry, parsed in entries if entry.is_dir()]
     for parsed, path in files:
         if parsed.kind:
@@ -229,4 +234,4 @@ def _place(builder: _Builder, parsed: DumpName, path: Path) -> None:
 
 
 def _file(path: Path, format: str) -> DumpFile:
-    return DumpFile(path, path.stat().st_size, format)
+    return DumpFile(path, path.stat().st_size if path.exists() else 0, format)

@@ -15,7 +15,7 @@ from hloopt.verifier.devices import replica_groups
 __all__ = ["CHECKS", "check_among"]
 
 _DEVICE_COUNTS = ("replica_count", "num_partitions")
-_HINT = "(--replicas and --partitions run several)"
+_HINT = "(--participants runs several)"
 _PERMUTES = ("collective-permute", "collective-permute-start")
 
 

@@ -149,7 +149,7 @@ def _check_custom_call(instruction: Instruction) -> str | None:
 def _unknown(target: str) -> str:
     library = next((name for key, name in _LIBRARIES.items() if target.startswith(key)), None)
     if "python" in target and target.endswith("_callback"):
-        return f"{target} calls Python; run --ignore-callbacks leaves it out where its results are not used"
+        return f"{target} calls Python, and its results are used; it can be run only where they are not"
     what = target if library is None else f"{target}, a routine of {library},"
     return f"custom call to {what} has no evaluation; --custom-call {target}=module:function gives it one"
 

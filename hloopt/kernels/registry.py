@@ -99,7 +99,7 @@ def kernels(device: KernelDevice = "gpu") -> tuple[Kernel, ...]:
 
 
 def registered_kernels(device: KernelDevice) -> tuple[Kernel, ...]:
-    """The kernels of a device that were registered in this process, such as those of ``--kernel-file``."""
+    """The kernels of a device that were registered in this process, such as those of ``--kernel FILE``."""
     return tuple(kernel for kernel in _REGISTERED.values() if kernel.device == device)
 
 

@@ -9,7 +9,7 @@ An object with
 - ``launch(site)``   ``(grid, block)``, or ``(grid, block, scalars)``; a grid is a number or up to three
 
 comes from an installed distribution (entry point group ``hloopt.kernels``, each named like the kernel) or from
-a Python file named by ``--kernel-file``.  A ``Kernel`` row will do as well.  Such a kernel may be chosen once
+a Python file named by ``--kernel``.  A ``Kernel`` row will do as well.  Such a kernel may be chosen once
 it has computed what the interpreter computes, on random inputs, on the emulator.
 
 ::

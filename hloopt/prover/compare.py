@@ -369,7 +369,7 @@ def _with_counts(
         texts = [" x ".join(map(str, participant_counts(one))) for one in (before, after)]
         raise UsageError(
             f"{names[0]} is for {texts[0]} participants (replicas x partitions), {names[1]} for {texts[1]}: "
-            "they have no inputs in common; --replicas and --partitions set the numbers for both"
+            "they have no inputs in common; --participants sets the numbers for both"
         )
     replicas, partitions = next(iter(counts), (options.replicas or 1, options.partitions or 1))
     return replace(options, replicas=replicas, partitions=partitions)

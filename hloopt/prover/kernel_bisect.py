@@ -81,7 +81,7 @@ class KernelSearch:
         record = Bisection("kernels", self.given.name, file, origins)
         if any(inputs.counts != (1, 1) for inputs in self.trials):
             raise UsageError(
-                f"{self.given.name}: kernels are examined with one participant; --replicas 1 --partitions 1"
+                f"{self.given.name}: kernels are examined with one participant; --participants 1"
             )
         notes: list[str] = []
         for inputs in self.trials:

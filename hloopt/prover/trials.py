@@ -12,7 +12,14 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.interpret import Host, participant_counts
 from hloopt.ir import Module
-from hloopt.runtime.inputs import generate_all, load_all_inputs, load_host, origin_of, positions
+from hloopt.runtime.inputs import (
+    generate_all,
+    has_inputs,
+    load_all_inputs,
+    load_host,
+    origin_of,
+    positions,
+)
 from hloopt.runtime.trial_inputs import SPREADS, Spread, spread_inputs
 from hloopt.spelling import nearest
 
@@ -110,7 +117,6 @@ class TrialOptions:
     seed: int | None = None
     trials: int | None = None
     special: tuple[str, ...] = ()
-    infeed: str | None = None
     replicas: int | None = None
     partitions: int | None = None
 
@@ -154,11 +160,13 @@ class TrialOptions:
         """
         self.check()
         counts = participant_counts(module, self.replicas, self.partitions)
-        host = load_host(Path(self.infeed) if self.infeed else None, self.seed or 0)
+        path = None if self.inputs is None else Path(self.inputs)
+        host = load_host(path, self.seed or 0)
+        has_streams = path is not None and not has_inputs(path)
         asked = self.trials or self.special or self.seed is not None
-        if self.inputs is not None:
-            arrays = load_all_inputs(Path(self.inputs), module, prod(counts))
-            yield TrialInputs(arrays, counts, host, self.inputs)
+        if path is not None and not has_streams:
+            arrays = load_all_inputs(path, module, prod(counts))
+            yield TrialInputs(arrays, counts, host, str(path))
         elif snapshot is not None and not asked:
             if prod(counts) > 1:
                 raise UsageError(
@@ -169,7 +177,7 @@ class TrialOptions:
         else:
             for trial in self.plan(module):
                 found = made(module, trial, *counts)
-                yield found if self.infeed is None else replace(found, host=host)
+                yield replace(found, host=host) if has_streams else found
 
 
 def check_fits(module: Module, inputs: TrialInputs, name: str) -> None:

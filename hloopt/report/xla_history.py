@@ -1,4 +1,4 @@
-"""What ``hloopt explain --xla`` prints: XLA's own decisions in words and tables."""
+"""What ``hloopt explain --xla-dump`` prints: XLA's own decisions in words and tables."""
 
 from __future__ import annotations
 

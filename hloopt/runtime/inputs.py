@@ -42,6 +42,7 @@ from hloopt.types import (
 __all__ = [
     "generate",
     "generate_all",
+    "has_inputs",
     "keep_weights",
     "load_all_expected",
     "load_all_inputs",
@@ -306,15 +307,37 @@ def _need(prefix: str, names: list[str], participants: int) -> str:
     return f"the module has {len(names)} {what}s, {names[0]} to {names[-1]}"
 
 
+def has_inputs(path: Path) -> bool:
+    """Whether a file or folder holds more than what the host sends."""
+    names = _stored_names(path)
+    return not names or not all(_is_stream(name) for name in names)
+
+
+def _is_stream(name: str) -> bool:
+    return name.startswith(("infeed_", "recv_"))
+
+
+def _stored_names(path: Path) -> list[str]:
+    """The names of the arrays, none of which is read; of a file that cannot be read, none."""
+    if path.is_dir():
+        return [entry.stem for entry in path.glob("*.npy")]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except Exception:  # noqa: BLE001 - whatever it is, ``stored`` reports it
+        return []
+
+
 def load_host(path: Path | None, seed: int = 0) -> Host:
-    """A host that sends the arrays of an ``.npz`` file or a folder of ``.npy`` files; without one, random data.
+    """A host that sends ``infeed_0``, ``recv_CHANNEL_0`` ... of a file or folder; without such, random data.
 
     Raises ``UsageError`` for files that cannot be read and names that make no streams.
     """
-    if path is None:
+    if path is None or not any(map(_is_stream, _stored_names(path))):
         return Host(seed=seed)
     try:
-        return Host(stored(path), seed=seed)
+        streams = {name: array for name, array in stored(path).items() if _is_stream(name)}
+        return Host(streams, seed=seed)
     except UsageError as error:
         at = "" if error.message.startswith(str(path)) else f"{path}: "
         raise UsageError(f"{at}{error.message}") from error

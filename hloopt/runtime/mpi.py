@@ -40,17 +40,17 @@ def processes() -> Processes:
     try:
         from mpi4py import MPI
     except ModuleNotFoundError as error:
-        raise DeviceError(f"--spmd mpi needs MPI: {install_command('mpi')}") from error
+        raise DeviceError(f"--participants mpi needs MPI: {install_command('mpi')}") from error
     except (ImportError, RuntimeError) as error:
-        raise DeviceError(f"--spmd mpi: {error}") from error
+        raise DeviceError(f"--participants mpi: {error}") from error
     found = Processes(MPI)
     said = (os.environ.get(name, "") for name in _STARTED)
     started = max((int(number) for number in said if number.isdecimal()), default=1)
     if found.count == 1 < started:
         loaded = MPI.Get_library_version().split(",")[0].split("\n")[0].strip()
         raise DeviceError(
-            f"--spmd mpi: mpiexec has started {started} processes, which do not see each other: it is of "
-            f"another MPI than {loaded}, which mpi4py has loaded"
+            f"--participants mpi: mpiexec has started {started} processes, which do not see each other: it is "
+            f"of another MPI than {loaded}, which mpi4py has loaded"
         )
     return found
 

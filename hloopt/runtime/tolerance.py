@@ -58,9 +58,9 @@ class Tolerance:
         """Raise ``UsageError`` where two say different things."""
         near = self.rtol is not None or self.atol is not None
         given = {
-            "--bitwise": self.bitwise,
-            "--ulp": self.ulp is not None,
-            "--rtol and --atol": near,
+            "bitwise": self.bitwise,
+            "ulp": self.ulp is not None,
+            "rtol and atol": near,
         }
         found = [name for name, is_given in given.items() if is_given]
         if len(found) > 1:

@@ -8,7 +8,7 @@ import pytest
 
 from hloopt import errors
 from hloopt.cli.codes import codes, exit_codes
-from hloopt.cli.main import COMMANDS, cli
+from hloopt.cli.main import COMMANDS
 from hloopt.cli.topics import topics
 from hloopt.errors import HlooptError
 from hloopt.findings.kinds import KINDS
@@ -17,12 +17,12 @@ from hloopt.fusion.remedies import HELD, OPTIONS
 from hloopt.verifier import RULES
 from tests.helpers.support import invoke
 
-CODES = codes(cli.help or "")
+CODES = codes(topics()["exit-codes"])
 
 
 def test_every_code_has_an_entry() -> None:
     wanted = {*REASONS, *RULES, *errors.__all__, *(kind.name for kind in KINDS)}
-    assert set(CODES) == wanted | set(exit_codes(cli.help or ""))
+    assert set(CODES) == wanted | set(exit_codes(topics()["exit-codes"]))
 
 
 def test_no_code_hides_another_name() -> None:
@@ -32,7 +32,7 @@ def test_no_code_hides_another_name() -> None:
 
 
 def test_the_exit_codes_are_those_of_the_errors() -> None:
-    known = exit_codes(cli.help or "")
+    known = exit_codes(topics()["exit-codes"])
     kinds = {getattr(errors, name) for name in errors.__all__} - {HlooptError}
     assert {str(kind.exit_code) for kind in kinds} <= set(known)
     assert set(known) == {"0", "1", "2", "3", "4", "5", "6", "70", "130"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hloopt
 from tests.helpers.support import invoke
 
 TEXT = """HloModule m
@@ -71,12 +72,12 @@ def test_results_of_one_module_are_those_expected_of_another(
     files: tuple[str, str], tmp_path: Path
 ) -> None:
     saved = tmp_path / "out.npz"
-    assert invoke("run", files[0], "--save-outputs", str(saved)).exit_code == 0
+    assert invoke("run", files[0], "--save", str(saved)).exit_code == 0
     assert np.load(saved)["out_0"].shape == (8,)
     assert invoke("run", files[0], "--expect", str(saved)).exit_code == 0
     assert invoke("run", files[1], "--expect", str(saved)).exit_code == 1
-    assert invoke("run", files[0], "--against", files[0]).exit_code == 0
-    assert invoke("run", files[1], "--against", files[0]).exit_code == 1
+    assert hloopt.run(files[0], against=files[0], repeat=1).passed
+    assert not hloopt.run(files[1], against=files[0], repeat=1).passed
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,13 @@ def test_results_of_one_module_are_those_expected_of_another(
         (("--inputs", "a.npz", "--trials", "2"), "--inputs is one trial"),
         (("--device", "nativ"), "did you mean 'native'?"),
         (("--save-inputs", "-"), "not standard output"),
-        (("--ulp", "1", "--bitwise"), "exclude each other"),
+        (("--tolerance", "ulp=1,bitwise"), "exclude each other"),
+        (("--tolerance", "ulp=1,ulp=2"), "ulp is given twice"),
+        (("--tolerance", "ulp=1.5"), "ulp needs a whole number from 0, not '1.5'"),
+        (("--tolerance", "rtol=nan"), "rtol needs a number from 0, not 'nan'"),
+        (("--tolerance", "bitwize"), "did you mean 'bitwise'?"),
+        (("--participants", "2x"), "neither a number of replicas nor REPLICASxPARTITIONS"),
+        (("--participants", "0"), "neither a number of replicas nor REPLICASxPARTITIONS"),
     ],
 )
 def test_options_that_cannot_be(
@@ -99,12 +106,11 @@ def test_options_that_cannot_be(
 
 
 def test_run_takes_one_kind_of_expected_results(files: tuple[str, str]) -> None:
-    found = invoke("run", files[0], "--against", files[1], "--expect", "a.npz")
+    with pytest.raises(hloopt.errors.UsageError, match="against and expect"):
+        hloopt.run(files[0], against=files[1], expect="a.npz")
+    found = invoke("run", files[0], "--save", "out.txt")
     assert found.exit_code == 2
-    assert "--against and --expect" in found.stderr
-    found = invoke("run", files[0], "--save-outputs", "out.txt")
-    assert found.exit_code == 2
-    assert "has to end in .npz" in found.stderr
+    assert "ends in .npz" in found.stderr
 
 
 def test_a_module_that_cannot_run_is_placed(tmp_path: Path) -> None:

@@ -78,9 +78,7 @@ def test_messages_name_the_file(dump: Path) -> None:
     assert result.stderr.startswith(f"{path}:5:26: error: there is no instruction 'q'")
 
 
-@pytest.mark.parametrize(
-    "option", ["--inputs", "--expect", "--save-snapshot", "--infeed", "--outfeed"]
-)
+@pytest.mark.parametrize("option", ["--inputs", "--expect", "--save"])
 def test_what_belongs_to_one_module_needs_one(dump: Path, option: str) -> None:
     """The candidates are listed."""
     result = invoke("run", str(dump), option, str(dump / "x.npz"))

@@ -1,4 +1,4 @@
-"""``hloopt explain --xla``: what XLA's own dump tells about its fusions."""
+"""``hloopt explain --xla-dump``: what XLA's own dump tells about its fusions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ AFTER = next(DUMP.glob("*after_optimizations.txt"))
 
 
 def facts(*words: str) -> dict[str, Any]:
-    result = invoke("explain", "--xla", *words, "--json")
+    result = invoke("explain", "--xla-dump", *words, "--json")
     assert result.exit_code == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)["xla"]
     return found
 
 
 def told(*words: str) -> str:
-    result = invoke("explain", "--xla", *words, columns=160)
+    result = invoke("explain", "--xla-dump", *words, columns=160)
     assert result.exit_code == 0, result.stderr
     return result.stdout
 
@@ -180,12 +180,12 @@ def test_a_compressed_log_and_a_log_alone(tmp_path: Path) -> None:
         (("exp.4",), "have no instruction 'exp.4'; did you mean 'exp.4.0'?"),
         (("exp.4.0", "nothing.at.all"), "have no instruction 'nothing.at.all'"),
         (("a_0_.1", "exp.4.0"), "'a_0_.1' is computed by no kernel: it is a parameter"),
-        (("a", "b", "c"), "--xla explains one instruction or two, not 3"),
+        (("a", "b", "c"), "--xla-dump explains one instruction or two, not 3"),
     ],
 )
 def test_names_nobody_knows(words: tuple[str, ...], message: str) -> None:
     """A usage error with the nearest names."""
-    result = invoke("explain", "--xla", str(DUMP), *words)
+    result = invoke("explain", "--xla-dump", str(DUMP), *words)
     assert result.exit_code == 2
     assert message in result.stderr
 
@@ -193,9 +193,9 @@ def test_names_nobody_knows(words: tuple[str, ...], message: str) -> None:
 @pytest.mark.parametrize("option", ["-O3", "--stage=after", "--disable=cse", "--kernel=a=loop"])
 def test_options_about_what_hloopt_does_are_refused(option: str) -> None:
     """Nothing is ignored in silence."""
-    result = invoke("explain", "--xla", str(DUMP), option)
+    result = invoke("explain", "--xla-dump", str(DUMP), option)
     assert result.exit_code == 2
-    assert "has no meaning with --xla" in result.stderr
+    assert "has no meaning with --xla-dump" in result.stderr
 
 
 def test_a_target_of_ones_own_takes_the_place_of_the_logs() -> None:
@@ -208,22 +208,22 @@ def test_a_target_of_ones_own_takes_the_place_of_the_logs() -> None:
 
 def test_no_dump(tmp_path: Path) -> None:
     """A missing path, an empty folder, several modules, a damaged log, a log without its module."""
-    missing = invoke("explain", "--xla", str(tmp_path / "none"))
+    missing = invoke("explain", "--xla-dump", str(tmp_path / "none"))
     assert (missing.exit_code, "no such file or directory" in missing.stderr) == (2, True)
-    empty = invoke("explain", "--xla", str(tmp_path))
+    empty = invoke("explain", "--xla-dump", str(tmp_path))
     assert (empty.exit_code, "no priority_fusion_dump.txt in it" in empty.stderr) == (2, True)
     for number in (1, 2):
         shutil.copy(LOG, tmp_path / f"module_000{number}.f{number}.priority_fusion_dump.txt")
-    several = invoke("explain", "--xla", str(tmp_path))
+    several = invoke("explain", "--xla-dump", str(tmp_path))
     assert (several.exit_code, "module_0002.f2" in several.stderr) == (2, True)
     assert facts(str(tmp_path), "--module", "f2")["kernels_fused"] == 8
     torn = tmp_path / "x.priority_fusion_dump.txt"
     torn.write_text("fusion_steps {\n  fusion {\n")
-    damaged = invoke("explain", "--xla", str(torn))
+    damaged = invoke("explain", "--xla-dump", str(torn))
     assert damaged.exit_code == 2
     assert damaged.stderr.startswith(f"{torn}:")
     torn.write_text(LOG.read_text().partition("hlo_module_before_fusion")[0])
-    bare = invoke("explain", "--xla", str(torn))
+    bare = invoke("explain", "--xla-dump", str(torn))
     assert (bare.exit_code, "the log has no module before fusion" in bare.stderr) == (2, True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,28 +59,28 @@ def feed(tmp_path: Path) -> Path:
     """The module in a file."""
     path = tmp_path / "feed.hlo"
     path.write_text(FEED)
-    np.savez(tmp_path / "in.npz", in_0=np.array([1, 2], np.float32))
     return path
 
 
-def save(path: Path, count: int) -> str:
-    """A stream of ``count`` arrays, f32 and bf16 in turns."""
+def save(path: Path, count: int, **others: Any) -> str:
+    """A stream of ``count`` arrays, f32 and bf16 in turns; and other arrays."""
     arrays = [np.full(2, at, np.float32) if at % 2 == 0 else ONE for at in range(count)]
-    np.savez(path, **{f"infeed_{at}": array for at, array in enumerate(arrays)})
+    np.savez(path, **others, **{f"infeed_{at}": array for at, array in enumerate(arrays)})
     return str(path)
 
 
 def test_streams_come_from_a_file_and_go_to_one(feed: Path, tmp_path: Path) -> None:
     """Types that NumPy lacks as their bits; every form is compared; the file can be given back."""
-    given = save(tmp_path / "stream.npz", 4)
+    given = save(tmp_path / "stream.npz", 4, in_0=np.array([1, 2], np.float32))
     out = tmp_path / "new" / "out.npz"
-    words = ("run", str(feed), "--inputs", str(tmp_path / "in.npz"), "--repeat", "2")
-    result = invoke(*words, "--infeed", given, "--outfeed", str(out))
+    words = ("run", str(feed), "--inputs", given, "--repeat", "2", "--save", str(out))
+    result = invoke(*words)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     assert "ok 1 result, and 6 arrays written to the host: equal" in result.stdout
     with np.load(out) as written:
         found = {name: (written[name].dtype.name, written[name].tolist()) for name in written}
+    assert found.pop("out_0")
     assert found == {
         "outfeed_0": ("uint16", ONE.tolist()),
         "outfeed_1": ("int8", [1, 2]),
@@ -89,7 +90,7 @@ def test_streams_come_from_a_file_and_go_to_one(feed: Path, tmp_path: Path) -> N
         "send_5_1": ("float32", [3, 4]),
     }
     before = out.read_bytes()
-    assert invoke(*words, "--infeed", given, "--outfeed", str(out)).exit_code == 0
+    assert invoke(*words).exit_code == 0
     assert out.read_bytes() == before
 
 
@@ -108,7 +109,7 @@ def test_json_has_what_was_written(feed: Path) -> None:
 def test_what_nobody_reads_is_told(feed: Path, tmp_path: Path) -> None:
     """A warning; the run goes on."""
     given = save(tmp_path / "long.npz", 6)
-    result = invoke("run", str(feed), "--repeat", "1", "--infeed", given)
+    result = invoke("run", str(feed), "--repeat", "1", "--inputs", given)
     assert result.exit_code == 0
     assert result.stderr == f"{given}: warning: never read: infeed_4, infeed_5\n"
 
@@ -116,7 +117,7 @@ def test_what_nobody_reads_is_told(feed: Path, tmp_path: Path) -> None:
 def test_a_stream_that_ends_names_the_instruction(feed: Path, tmp_path: Path) -> None:
     """With its place in the text, as exit code 3."""
     given = save(tmp_path / "short.npz", 3)
-    result = invoke("run", str(feed), "--infeed", given)
+    result = invoke("run", str(feed), "--inputs", given)
     assert result.exit_code == 3
     assert result.stderr.startswith(
         f"{feed}:10:3: error: fed: infeed_3 is not given: the stream ends after infeed_2\n"
@@ -127,10 +128,10 @@ def test_a_stream_that_ends_names_the_instruction(feed: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--infeed", "no.npz"), "no.npz: no such file or directory"),
-        (("--outfeed", "-"), "--outfeed needs a file, not '-'"),
-        (("--outfeed", "folder/"), "--outfeed needs a file, not 'folder/'"),
-        (("--outfeed", "out.txt"), "--outfeed writes arrays: out.txt has to end in .npz"),
+        (("--inputs", "no.npz"), "no.npz: no such file or directory"),
+        (("--save", "-"), "--save -: the file of results ends in .npz, that of a snapshot in .pb"),
+        (("--save", "folder/"), "of a snapshot in .pb"),
+        (("--save", "out.txt"), "of a snapshot in .pb"),
     ],
 )
 def test_files_that_cannot_be_are_usage_errors(feed: Path, words, message: str) -> None:
@@ -141,11 +142,12 @@ def test_files_that_cannot_be_are_usage_errors(feed: Path, words, message: str) 
 
 
 def test_a_name_that_is_none_is_refused_with_its_file(feed: Path, tmp_path: Path) -> None:
-    """``in_0`` is an input, no stream."""
+    """Streams are counted."""
     given = tmp_path / "in.npz"
-    result = invoke("run", str(feed), "--infeed", str(given))
+    np.savez(given, infeed_first=ONE)
+    result = invoke("run", str(feed), "--inputs", str(given))
     assert result.exit_code == 2
-    assert f"{given}: 'in_0' is not the name of an array for the host" in result.stderr
+    assert f"{given}: 'infeed_first' is not the name of an array for the host" in result.stderr
 
 
 def test_the_forms_of_a_module_are_compared_in_what_they_write(feed: Path, monkeypatch) -> None:
@@ -181,14 +183,3 @@ def test_expected_results_of_rng_get_a_note(tmp_path: Path) -> None:
     result = invoke(*words, "--expect", str(tmp_path / "io.npz"))
     assert result.exit_code == 1
     assert note in result.stdout
-
-
-def test_a_module_that_writes_nothing_is_told(tmp_path: Path) -> None:
-    """The file is there, without arrays."""
-    path, out = tmp_path / "m.hlo", tmp_path / "o.npz"
-    path.write_text("HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}\n")
-    result = invoke("run", str(path), "--repeat", "1", "--outfeed", str(out))
-    assert result.exit_code == 0
-    assert result.stderr == f"{out}: warning: empty: the module gives nothing to the host\n"
-    with np.load(out) as arrays:
-        assert arrays.files == []

@@ -286,9 +286,9 @@ def test_an_empty_name_is_not_the_working_directory(words: list[str]) -> None:
     "options",
     [
         ["--seed", "-1"],
-        ["--rtol", "-1"],
-        ["--atol", "x"],
-        ["--rtol", "nan"],
+        ["--tolerance", "rtol=-1"],
+        ["--tolerance", "atol=x"],
+        ["--tolerance", "rtol=nan"],
         ["--repeat", "0"],
         ["-O", "4"],
     ],

@@ -114,7 +114,7 @@ def test_while_a_long_text_is_read(tmp_path: Path, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [["--save-snapshot", "out.pb"], ["--replicas", "3"]], ids=["alone", "several"]
+    "options", [["--save", "out.pb"], ["--participants", "3"]], ids=["alone", "several"]
 )
 def test_while_a_long_program_runs(tmp_path: Path, options: list[str]) -> None:
     """A loop that does not end, be it in a participant's thread."""

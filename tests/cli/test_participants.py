@@ -120,36 +120,38 @@ def test_counts_are_the_module_s_where_they_matter(module: Path) -> None:
     lines = [line for line in SUM.splitlines() if "all-reduce" not in line]
     module.write_text("\n".join(lines).replace("p = f32[2] add", "ROOT p = f32[2] add"))
     assert report(module)["partitions"] == 1
-    found = report(module, "--replicas", "2")
+    found = report(module, "--participants", "2")
     assert (found["replicas"], found["partitions"]) == (2, 1)
 
 
 def test_one_participant_of_several_is_refused_with_a_hint(module: Path) -> None:
     """Exit 4, with the line, before anything runs."""
-    result = invoke("run", str(module), "--partitions", "1")
+    result = invoke("run", str(module), "--participants", "1x1")
     assert result.exit_code == 4
     assert (
         f"{module}:11:8: error: r: all-reduce among 3 participants; only one is run"
         in result.stderr
     )
-    assert "(--replicas and --partitions run several)" in result.stderr
+    assert "(--participants runs several)" in result.stderr
 
 
 def test_snapshots_are_of_one_participant(module: Path, tmp_path: Path) -> None:
     """None is written of several, and none is taken for them."""
-    result = invoke("run", str(module), "--save-snapshot", str(tmp_path / "s.pb"))
+    result = invoke("run", str(module), "--save", str(tmp_path / "s.pb"))
     assert result.exit_code == 2
-    assert "--save-snapshot writes what one participant has; m is run by 3" in result.stderr
+    assert "a snapshot has what one participant has; m is run by 3" in result.stderr
     module.write_text(
         "HloModule m\nENTRY e {\n  a = f32[2] parameter(0)\n  ROOT n = f32[2] negate(a)\n}\n"
     )
     snapshot = tmp_path / "s.pb"
     once = ("--repeat", "1")
-    assert invoke("run", str(module), "--save-snapshot", str(snapshot), *once).exit_code == 0
-    result = invoke("run", str(snapshot), "--partitions", "2")
+    assert invoke("run", str(module), "--save", str(snapshot), *once).exit_code == 0
+    result = invoke("run", str(snapshot), "--participants", "1x2")
     assert result.exit_code == 2
     assert "the snapshot has inputs of one participant, 2 are run" in result.stderr
-    assert invoke("run", str(snapshot), "--partitions", "2", "--seed", "1", *once).exit_code == 0
+    assert (
+        invoke("run", str(snapshot), "--participants", "1x2", "--seed", "1", *once).exit_code == 0
+    )
 
 
 def test_an_array_too_large_for_all_is_a_message(

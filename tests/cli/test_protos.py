@@ -230,7 +230,7 @@ def test_a_run_is_saved_as_a_snapshot(tmp_path: Path) -> None:
     """Module, inputs and the interpreter's results, which the next run finds again."""
     source, path = tmp_path / "m.hlo", tmp_path / "snap.pb"
     source.write_text(TEXT)
-    rows_of(str(source), "--seed", "5", "--save-snapshot", str(path))
+    rows_of(str(source), "--seed", "5", "--save", str(path))
     content = path.read_bytes()
     assert is_proto(content) == "snapshot"
     found = read_snapshot(content, "snap.pb")
@@ -242,9 +242,9 @@ def test_a_run_is_saved_as_a_snapshot(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "-", "."])
 def test_a_snapshot_is_a_file(name: str) -> None:
     """Standard output has the report."""
-    result = invoke("run", "--save-snapshot", name, stdin=TEXT)
+    result = invoke("run", "--save", name, stdin=TEXT)
     assert result.exit_code == 2
-    assert "--save-snapshot needs a file" in result.stderr
+    assert "the file of results ends in .npz, that of a snapshot in .pb" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["check", "run", "stats"])

@@ -59,10 +59,9 @@ def _row(stdout: str, name: str) -> dict[str, object]:
     return next(row for row in module["rows"] if row["name"] == name)
 
 
-@pytest.mark.parametrize("more", [(), ("--unchecked",)])
-def test_the_emulator_runs_both_forms_of_a_module(softmax: str, more: tuple[str, ...]) -> None:
-    """Kernels are executed, with a look at every access or without, and their results compared."""
-    result = invoke("run", softmax, "--device", "emulator", "--repeat", "1", "--json", *more)
+def test_the_emulator_runs_both_forms_of_a_module(softmax: str) -> None:
+    """Kernels are executed, with a look at every access, and their results compared."""
+    result = invoke("run", softmax, "--device", "emulator", "--repeat", "1", "--json")
 
     assert result.exit_code == 0, result.stderr
     given, better = (_row(result.stdout, f"{form}, emulator") for form in ("given", "O2"))
@@ -71,15 +70,17 @@ def test_the_emulator_runs_both_forms_of_a_module(softmax: str, more: tuple[str,
     assert all(entry["passed"] for row in (given, better) for entry in row["comparisons"])
 
 
-def test_a_lock_file_written_by_a_run_suits_the_next(softmax: str, tmp_path: Path) -> None:
-    """What the user asked for is in the file, and --frozen takes it as it stands."""
+def test_a_lock_file_suits_the_next_run(softmax: str, tmp_path: Path) -> None:
+    """What the user asked for is in the file, which the run takes as it is."""
     lock = str(tmp_path / "kernels.toml")
-    words = ("run", softmax, "--device", "emulator", "--repeat", "1", "--unchecked")
-    first = invoke(*words, "--kernel", "op:reduce=split-reduction", "--write-lock", lock)
+    wish = ("--kernel", "op:reduce=split-reduction")
+    first = invoke("kernels", softmax, *wish, "--write-lock", lock)
     assert first.exit_code == 0, first.stderr
     assert 'kernel = "split-reduction"' in Path(lock).read_text()
-    second = invoke(*words, "--lock", lock, "--frozen")
+    words = ("run", softmax, "--device", "emulator", "--repeat", "1", "--json")
+    second = invoke(*words, "--lock", lock)
     assert second.exit_code == 0, second.stderr
+    assert json.loads(second.stdout)["modules"][0]["notes"] == []
 
 
 def test_a_stale_lock_file_is_told_beside_the_results(softmax: str, tmp_path: Path) -> None:
@@ -127,7 +128,6 @@ def test_the_host_may_take_what_has_no_kernel(factor: str) -> None:
 @pytest.mark.parametrize(
     ("words", "devices"),
     [
-        (("--unchecked",), "gpu and emulator"),
         (("--allow-host",), "gpu and emulator"),
     ],
 )
@@ -159,7 +159,7 @@ def test_without_a_gpu_one_line_says_what_is_missing(softmax: str) -> None:
 
 def test_a_device_runs_one_participant(softmax: str) -> None:
     """Several are the CPU executor's."""
-    result = invoke("run", softmax, "--device", "emulator", "--replicas", "2")
+    result = invoke("run", softmax, "--device", "emulator", "--participants", "2")
 
     assert result.exit_code == 2
     assert "one participant" in result.stderr
@@ -228,15 +228,15 @@ def test_exact(tmp_path: Path) -> None:
         (module,) = json.loads(result.stdout)["modules"]
         return {found["ulp"] for row in module["rows"] for found in row["comparisons"]}
 
-    assert errs("--exact") == {0}
+    assert errs("--rounding", "exact") == {0}
     assert max(errs()) > 0
-    blamed = "--device cpu --exact computes them as the interpreter does"
-    strict = ("run", str(path), "--rtol", "0", "--atol", "0", "--repeat", "1")
+    blamed = "--device cpu --rounding exact computes them as the interpreter does"
+    strict = ("run", str(path), "--tolerance", "rtol=0,atol=0", "--repeat", "1")
     differs = invoke(*strict)
     assert differs.exit_code == 1
     assert "f32 functions such as exponential" in differs.stdout
     assert blamed in " ".join(differs.stdout.split())
-    assert blamed not in " ".join(invoke(*strict, "--exact").stdout.split())
-    refused = invoke("run", str(path), "--exact", "--device", "native")
+    assert blamed not in " ".join(invoke(*strict, "--rounding", "exact").stdout.split())
+    refused = invoke("run", str(path), "--rounding", "exact", "--device", "native")
     assert refused.exit_code == 2
-    assert "--exact is for --device cpu" in refused.stderr
+    assert "--rounding exact is for --device cpu" in refused.stderr

@@ -18,7 +18,7 @@ from tests.helpers.support import invoke
 from tests.interpret.test_transfers import CHANNEL, WHO, module
 
 needs_mpi = pytest.mark.skipif(bool(mpi.why_not()), reason=mpi.why_not())
-HLOOPT = (sys.executable, "-m", "hloopt", "run", "--spmd", "mpi")
+HLOOPT = (sys.executable, "-m", "hloopt", "run", "--participants", "mpi")
 
 PLUS = """
 plus {
@@ -142,9 +142,9 @@ def written(tmp_path: Path, text: str) -> str:
 def test_processes_give_the_bits_of_threads(tmp_path: Path, processes: int) -> None:
     path = written(tmp_path, SEVERAL.replace("TRIPS", "5"))
     here, there = tmp_path / "here.npz", tmp_path / "there.npz"
-    words = (path, "--exact", "--repeat")
-    assert invoke("run", *words, "1", "--save-outputs", str(here)).exit_code == 0
-    words = (*words, "2", "--json", "--save-outputs", str(there))
+    words = (path, "--rounding", "exact", "--repeat")
+    assert invoke("run", *words, "1", "--save", str(here)).exit_code == 0
+    words = (*words, "2", "--json", "--save", str(there))
     result = spread(processes, *words)
     assert (result.returncode, result.stderr) == (0, "")
     (row,) = json.loads(result.stdout)["modules"]
@@ -228,7 +228,7 @@ def test_a_channel_of_two_senders_is_found_across_processes(tmp_path: Path) -> N
     )
     arrays = tmp_path / "arrays.npz"
     np.savez(arrays, **{f"in_0.{at}": np.float32(who) for at, who in enumerate((0, 1, 0))})
-    result = spread(3, path, "--no-reference", "-O0", "--inputs", str(arrays))
+    result = spread(3, path, "--no-verify", "-O0", "--inputs", str(arrays))
     said = "s: participants 0 and 2 use one channel without source-target pairs"
     assert result.returncode == 3
     assert f"m.hlo:6:3: error: {said}" in result.stderr
@@ -243,7 +243,7 @@ def test_what_is_sent_arrives(tmp_path: Path) -> None:
 
 @needs_mpi
 def test_participants_that_wait_without_end_are_named(tmp_path: Path) -> None:
-    result = spread(4, written(tmp_path, APART), "--no-reference", "-O0")
+    result = spread(4, written(tmp_path, APART), "--no-verify", "-O0")
     assert result.returncode == 3
     assert "m.hlo:11:8: error: s: participants wait for each other without end: " in result.stderr
     assert "0 is at s (all-reduce); 1 is at s (all-reduce)" in result.stderr
@@ -252,7 +252,7 @@ def test_participants_that_wait_without_end_are_named(tmp_path: Path) -> None:
 
 @needs_mpi
 def test_an_error_in_one_process_ends_all(tmp_path: Path) -> None:
-    result = spread(4, written(tmp_path, ENDLESS), "--no-reference", "-O0")
+    result = spread(4, written(tmp_path, ENDLESS), "--no-verify", "-O0")
     assert result.returncode == 3
     assert "m.hlo:19:3: error: w: the loop does not end" in result.stderr
     assert "  w = u32[] while(p), condition=again, body=body\n  ^\n" in result.stderr
@@ -262,7 +262,7 @@ def test_an_error_in_one_process_ends_all(tmp_path: Path) -> None:
 @needs_mpi
 def test_a_killed_process_ends_the_run(tmp_path: Path) -> None:
     path = written(tmp_path, SEVERAL.replace("TRIPS", "100000000"))
-    words = [*mpi.start(2), *HLOOPT, path, "--no-reference", "-O0"]
+    words = [*mpi.start(2), *HLOOPT, path, "--no-verify", "-O0"]
     pipe = subprocess.PIPE
     run = subprocess.Popen(words, stdout=pipe, stderr=pipe, env=mpi.environment())
     try:
@@ -309,7 +309,7 @@ def test_an_mpiexec_of_another_mpi_is_no_eight_equal_runs(tmp_path: Path) -> Non
 
 
 def test_only_the_host_runs_on_processes(tmp_path: Path) -> None:
-    result = invoke("run", written(tmp_path, SENT), "--spmd", "mpi", "--device", "emulator")
+    result = invoke("run", written(tmp_path, SENT), "--participants", "mpi", "--device", "emulator")
     assert result.exit_code == 2
     assert "--spmd mpi is for --device cpu and native, not emulator" in result.stderr
 
@@ -318,7 +318,7 @@ def test_without_mpi4py_the_command_that_installs_it_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    result = invoke("run", written(tmp_path, SENT), "--spmd", "mpi")
+    result = invoke("run", written(tmp_path, SENT), "--participants", "mpi")
     assert result.exit_code == 5
     assert "--spmd mpi needs MPI: pip install" in result.stderr
     assert "[mpi]" in result.stderr

@@ -132,8 +132,10 @@ def test_inputs_and_recorded_results_beside_the_file(here: Path) -> None:
     problem = cell(wrong, "O2")["checked"]["problem"]
     assert "against recorded results" in problem
     assert "those of the interpreter are met" in problem
-    study("m.hlo", "--strategy", "O2", "--repeat", "1", "--atol", "3")
-    assert study("m.hlo", "--strategy", "O2", "--rtol", "0.5", "--device", "h200")["passed"]
+    study("m.hlo", "--strategy", "O2", "--repeat", "1", "--tolerance", "atol=3")
+    assert study("m.hlo", "--strategy", "O2", "--tolerance", "rtol=0.5", "--device", "h200")[
+        "passed"
+    ]
     seeded = study("m.hlo", "--strategy", "O2", "--repeat", "1", "--seed", "1")
     assert cell(seeded, "O2")["checked"]["against"] == ["interpreter"]
 

@@ -41,7 +41,7 @@ def main() -> int:
     for path in paths:
         for device in given.device or ("cpu", "native"):
             words = [*mpi.start(given.processes), sys.executable, "-m", "hloopt", "run"]
-            words += ["--spmd", "mpi", "--device", device, str(path)]
+            words += ["--participants", "mpi", "--device", device, str(path)]
             verdict = _verdict(words, given.seconds)
             seconds = _killed(words, given.processes) if verdict == "ok" else None
             bad += verdict in ("differs", "nothing verified", "too long")
@@ -81,7 +81,7 @@ def _verdict(words: list[str], seconds: float) -> str:
 
 def _killed(words: list[str], count: int) -> float:
     """Seconds that a run goes on after one of its processes was killed."""
-    words = [*words, "--no-reference", "-O0", "--repeat", "1000000"]
+    words = [*words, "--no-verify", "-O0", "--repeat", "1000000"]
     none = subprocess.DEVNULL
     with subprocess.Popen(words, stdout=none, stderr=none, env=mpi.environment()) as run:
         ranks: list[int] = []

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from hloopt import errors
 from hloopt.cli.codes import codes, exit_codes
+from hloopt.cli.help import full_help
 from hloopt.cli.main import GROUPS, cli
 from hloopt.cli.topics import topics
 from hloopt.findings.kinds import KINDS
@@ -49,7 +50,7 @@ def commands() -> str:
         for name in names:
             command = cli.get_command(top, name)
             assert command is not None
-            help_text = command.get_help(click.Context(command, top, name))
+            help_text = full_help(command, top, name)
             parts += [f"### hloopt {name}\n", block(help_text)]
     return "\n".join(parts)
 
@@ -117,7 +118,7 @@ def findings() -> str:
 
 def error_kinds() -> str:
     """Exit codes, and the kinds of errors as JSON and Python name them."""
-    exits = ((f"`{code}`", words) for code, words in exit_codes(cli.help or "").items())
+    exits = ((f"`{code}`", words) for code, words in exit_codes(topics()["exit-codes"]).items())
     return (
         "# Errors and exit codes\n\n"
         + table(("exit code", "meaning"), exits)
@@ -128,7 +129,7 @@ def error_kinds() -> str:
 
 def entries(names: Iterable[str]) -> str:
     """What ``hloopt help`` prints of each code, under its name."""
-    texts = codes(cli.help or "")
+    texts = codes(topics()["exit-codes"])
     return "\n".join(f"### {name}\n\n{block(_about(texts[name]()))}" for name in names)
 
 

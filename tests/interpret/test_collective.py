@@ -137,7 +137,7 @@ def test_the_only_device_is_number_0() -> None:
 def test_more_than_one_participant_is_refused(body: str, header: str, message: str) -> None:
     with pytest.raises(UnsupportedError) as error:
         run(f"  {body}", header)
-    assert error.value.message == f"{message} (--replicas and --partitions run several)"
+    assert error.value.message == f"{message} (--participants runs several)"
     assert error.value.line == 11
 
 

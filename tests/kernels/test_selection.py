@@ -376,7 +376,7 @@ def test_a_rule_is_asked_before_the_selector(
         "    best = max((one for one in candidates if one.ok), key=lambda one: one.estimate.seconds)\n"
         "    return best.name, {'threads': 16}\n",
     )
-    with pytest.raises(UsageError, match="is not loaded: the option --kernel-rule"):
+    with pytest.raises(UsageError, match="is not loaded: the option --kernel"):
         chosen(rule=rule)
     assert selectors.load_rule(rule) == rule
     assert chosen(rule=rule) == {"sum": "adder{threads=128}", "minus": "slow{threads=16}"}
@@ -423,7 +423,7 @@ def test_a_rule_that_cannot_be_loaded_says_why(text: str, message: str) -> None:
     """A usage error that names the option."""
     with pytest.raises(UsageError) as caught:
         selectors.load_rule(text)
-    assert str(caught.value).startswith("--kernel-rule: ")
+    assert str(caught.value).startswith("--kernel: ")
     assert message in str(caught.value)
 
 

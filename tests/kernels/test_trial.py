@@ -90,13 +90,13 @@ def written(folder: Path, source: str) -> tuple[str, str]:
 def test_a_kernel_that_is_right_is_chosen_and_runs(tmp_path: Path) -> None:
     """Verified, chosen before hloopt's own, in the source under the instruction's name, with its helper."""
     module, kernel = written(tmp_path, ROW_MAX)
-    result = invoke("kernels", "-O0", module, "--kernel-file", kernel, "--json")
+    result = invoke("kernels", "-O0", module, "--kernel", kernel, "--json")
     assert result.exit_code == 0, result.output
     rows = {row["instruction"]: row for row in json.loads(result.stdout)["modules"][0]["choices"]}
     assert rows["top"]["kernel"] == "row_max"
     assert rows["top"]["steps"] == [{"launch": "", "grid": [3, 1, 1], "block": [32, 1, 1]}]
     assert rows["sum"]["kernel"] != "row_max"
-    source = invoke("kernels", "-O0", module, "--kernel-file", kernel, "--source").stdout
+    source = invoke("kernels", "-O0", module, "--kernel", kernel, "--source").stdout
     assert "float hlo_top_larger(float a, float b)" in source
     assert "void hlo_top(\n" in source
 
@@ -132,16 +132,16 @@ def test_a_kernel_that_is_wrong_is_not_chosen(
 ) -> None:
     """Another result, a write outside, an element left out, a text that does not compile."""
     module, kernel = written(tmp_path, ROW_MAX.replace(old, new))
-    asked = invoke("explain", "-O0", module, "top", "--kernel-file", kernel, "--json")
+    asked = invoke("explain", "-O0", module, "top", "--kernel", kernel, "--json")
     assert asked.exit_code == 0, asked.output
     (choice,) = json.loads(asked.stdout)["modules"][0]["choices"]
     assert choice["kernel"] not in ("row_max", None)
     (mine,) = [row for row in choice["candidates"] if row["kernel"] == "row_max"]
     assert not mine["fits"]
     assert mine["reason"].startswith(message)
-    table = invoke("kernels", "-O0", module, "--kernel-file", kernel)
+    table = invoke("kernels", "-O0", module, "--kernel", kernel)
     assert f"{kernel}: row_max is not used for %top: {message}" in table.stderr
-    forced = invoke("kernels", "-O0", module, "--kernel-file", kernel, "--kernel", "top=row_max")
+    forced = invoke("kernels", "-O0", module, "--kernel", kernel, "--kernel", "top=row_max")
     assert forced.exit_code == 2
     assert "row_max does not fit: " + message in forced.stderr
 
@@ -175,7 +175,7 @@ ENTRY main {
 }
 """
     )
-    words = ("kernels", "-O0", str(tmp_path / "m.hlo"), "--kernel-file", str(file), "--json")
+    words = ("kernels", "-O0", str(tmp_path / "m.hlo"), "--kernel", str(file), "--json")
     result = invoke(*words)
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["modules"][0]["choices"]
@@ -186,12 +186,12 @@ def test_a_kernel_that_runs_nothing_says_so(tmp_path: Path) -> None:
     """Where fusion took what it stands for, and where another kernel is preferred."""
     kernel = str(SAMPLES / "kernels" / "row_max.cu")
     module = str(SAMPLES / "softmax_cross_entropy.hlo")
-    fused = invoke("kernels", "-O2", module, "--kernel-file", kernel).stderr
+    fused = invoke("kernels", "-O2", module, "--kernel", kernel).stderr
     assert "row_max runs nothing: no instruction here is what it stands for" in fused
     assert "-O1 fuses nothing" in fused
-    assert "runs nothing" not in invoke("kernels", "-O1", module, "--kernel-file", kernel).stderr
+    assert "runs nothing" not in invoke("kernels", "-O1", module, "--kernel", kernel).stderr
     wish = ("--kernel", "reduce_max.21=row-reduction")
-    other = invoke("kernels", "-O1", module, "--kernel-file", kernel, *wish).stderr
+    other = invoke("kernels", "-O1", module, "--kernel", kernel, *wish).stderr
     assert (
         "it fits %reduce_max.21, which row-reduction runs; --kernel 'reduce_max.21=row_max'"
         in other

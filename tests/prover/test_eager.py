@@ -110,7 +110,7 @@ def test_several_participants_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["-O2", "--rtol=1", "--check=true", "--every", "--device=cpu", "--xla"]
+    "option", ["-O2", "--tolerance=rtol=1", "--check=true", "--every", "--device=cpu", "--xla"]
 )
 def test_options_of_other_searches_are_refused(tmp_path: Path, option: str) -> None:
     path = tmp_path / "m.hlo"

@@ -313,7 +313,7 @@ def test_the_command_writes_module_and_inputs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "say what fails: --differs, --oracle xla-cpu, or --check CMD"),
+        ([], "say what fails: --differs, --device xla-cpu, or --check CMD"),
         (["--differs", "--check", "true"], "--check decides by itself"),
         (["--check", " "], "--check needs a command"),
         (["--check", "false"], "the command does not exit with 0"),

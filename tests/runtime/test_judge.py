@@ -301,9 +301,9 @@ def test_integers_are_equal_whatever_is_given() -> None:
 
 def test_two_tolerances_exclude_each_other() -> None:
     """Each is the whole tolerance."""
-    with pytest.raises(hloopt.errors.UsageError, match="--bitwise and --ulp exclude each other"):
+    with pytest.raises(hloopt.errors.UsageError, match="bitwise and ulp exclude each other"):
         Tolerance(ulp=1, bitwise=True).check()
-    with pytest.raises(hloopt.errors.UsageError, match="--ulp and --rtol and --atol exclude"):
+    with pytest.raises(hloopt.errors.UsageError, match="ulp and rtol and atol exclude"):
         Tolerance(ulp=1, rtol=0.1).check()
 
 

@@ -84,7 +84,7 @@ def test_inputs_without_an_example_are_made(tmp_path: Path) -> None:
     assert "weights of the model" in invoke("run", str(folder)).stdout
     given, out = tmp_path / "given.npz", tmp_path / "out.npz"
     np.savez(given, in_1=X)
-    words = ("run", str(folder), "--inputs", str(given), "--save-outputs", str(out))
+    words = ("run", str(folder), "--inputs", str(given), "--save", str(out))
     assert invoke(*words).exit_code == 0
     with np.load(out) as results:
         np.testing.assert_array_equal(results["out_0"], RESULT)

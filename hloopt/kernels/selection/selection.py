@@ -55,7 +55,7 @@ class KernelSelection(Limits, Pass):
     kernel     what the user wants: PATTERN=NAME or PATTERN=NAME{key=N}
     lock       a lock file
     frozen     whether it is an error that the lock file does not suit the module
-    rule       the name of a function that --kernel-rule loaded
+    rule       the name of a function that --kernel MODULE:FUNCTION loaded
     keep       whether a choice that is written and fits stays
     """
 

@@ -2,7 +2,7 @@
 
 A selector is a function of the instruction, the candidates in order of preference (``hloopt kernels --list``)
 and the target.  It returns the name of a kernel, a pair of name and tile, or ``"default"``, which leaves it to
-the rules.  ``rules`` and ``cost`` are hloopt's own; ``--kernel-rule module:function`` loads one of the user's.
+the rules.  ``rules`` and ``cost`` are hloopt's own; ``--kernel module:function`` loads one of the user's.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def find_selector(name: str) -> Selector:
     if found is not None:
         return found
     if ":" in name:
-        raise UsageError(f"'{name}' is not loaded: the option --kernel-rule {name} does that")
+        raise UsageError(f"'{name}' is not loaded: the option --kernel {name} does that")
     raise UsageError(f"no selector is called '{name}'" + did_you_mean(name, _OWN))
 
 
@@ -71,7 +71,7 @@ def load_rule(text: str) -> str:
 
     Raises ``UsageError``.
     """
-    _LOADED[text] = load_function(text, "--kernel-rule")
+    _LOADED[text] = load_function(text, "--kernel")
     return text
 
 
