@@ -78,7 +78,7 @@ TRIALS = OptionGroup(
         "--special",
         multiple=True,
         metavar="CLASS",
-        shell_complete=complete("runtime.trial_inputs", "special_names"),
+        shell_complete=complete("runtime.trial_inputs", "SPREADS"),
         help="Random inputs with special values, such as nan. Classes are zero, infinite, nan, "
         "subnormal, largest, extreme (integers), cancelling, opposite (pairs whose sum is 0), same (all "
         "one number), huge, tiny, tied, stray (indices), negative, wide, lone; all is each of them in "
