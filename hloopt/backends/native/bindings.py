@@ -1,4 +1,4 @@
-"""What becomes of each input and result of a plan in the memory of its caller: ``Bound`` of bindings.h."""
+"""What becomes of each input and result of a plan in the memory of its caller: ``Binding`` of bindings.h."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ __all__ = [
     "COPY_INPUT",
     "COPY_RESULT",
     "COPY_WEIGHT",
-    "INPUT_LIES",
-    "RESULT_LIES",
-    "Bound",
+    "INPUT_IN_PLACE",
+    "RESULT_IN_PLACE",
+    "Binding",
     "bindings",
 ]
 
-INPUT_LIES: Final = 0
-RESULT_LIES: Final = 1
+INPUT_IN_PLACE: Final = 0
+RESULT_IN_PLACE: Final = 1
 COPY_INPUT: Final = 2
 COPY_WEIGHT: Final = 3
 COPY_RESULT: Final = 4
 
 
-class Bound(NamedTuple):
-    """The fields of ``Bound``: the kind (one of the above), an input or result, an allocation, bytes."""
+class Binding(NamedTuple):
+    """The fields of ``Binding``: the kind (one of the above), an input or result, an allocation, bytes."""
 
-    binding: int
+    kind: int
     number: int
     place: int
     offset: int
     size: int
 
 
-def bindings(plan: Plan, weights: Mapping[int, int] | None = None) -> tuple[list[Bound], list[int]]:
+def bindings(
+    plan: Plan, weights: Mapping[int, int] | None = None
+) -> tuple[list[Binding], list[int]]:
     """What happens before a run, then what happens after it; and the allocations that need other memory.
 
     Inputs and results are numbered in flat order without tokens.  ``weights`` has the offset in the data of
@@ -50,7 +52,7 @@ def bindings(plan: Plan, weights: Mapping[int, int] | None = None) -> tuple[list
         for one in plan.parameters
         if one is not None and one.byte_size and id(one.allocation) in written
     }
-    found: list[Bound] = []
+    found: list[Binding] = []
     lying: set[int] = set()
     for number, buffer in enumerate(plan.results):
         at = numbers.get(id(buffer.allocation), -1)
@@ -60,9 +62,9 @@ def bindings(plan: Plan, weights: Mapping[int, int] | None = None) -> tuple[list
             continue
         if is_own and is_whole and at not in lying:
             lying.add(at)
-            found.append(Bound(RESULT_LIES, number, at, 0, 0))
+            found.append(Binding(RESULT_IN_PLACE, number, at, 0, 0))
         else:
-            found.append(Bound(COPY_RESULT, number, at, buffer.offset, buffer.byte_size))
+            found.append(Binding(COPY_RESULT, number, at, buffer.offset, buffer.byte_size))
     apart: list[int] = []
     inputs = 0
     for number, given in enumerate(one for one in plan.parameters if one is not None):
@@ -71,9 +73,9 @@ def bindings(plan: Plan, weights: Mapping[int, int] | None = None) -> tuple[list
         if size and at in copied and at not in lying:
             apart.append(at)
         if size and offset is not None and at in copied:
-            found.append(Bound(COPY_WEIGHT, number, at, offset, size))
+            found.append(Binding(COPY_WEIGHT, number, at, offset, size))
         elif size and offset is None:
-            how = Bound(COPY_INPUT, inputs, at, 0, size)
-            found.append(how if at in copied else Bound(INPUT_LIES, inputs, at, 0, 0))
+            how = Binding(COPY_INPUT, inputs, at, 0, size)
+            found.append(how if at in copied else Binding(INPUT_IN_PLACE, inputs, at, 0, 0))
         inputs += offset is None
     return sorted(found), apart

@@ -14,7 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloopt.backends.native.bindings import COPY_RESULT, INPUT_LIES, RESULT_LIES, Bound, bindings
+from hloopt.backends.native.bindings import (
+    COPY_RESULT,
+    INPUT_IN_PLACE,
+    RESULT_IN_PLACE,
+    Binding,
+    bindings,
+)
 from hloopt.backends.native.codegen.driver import called_steps, loops
 from hloopt.backends.native.memory import address_of, is_plain
 from hloopt.backends.native.program import HostSide, NativeProgram
@@ -38,9 +44,9 @@ _PYTHON: Final = (
 
 
 class _Bound(ctypes.Structure):
-    """``Bound`` of bindings.h."""
+    """``Binding`` of bindings.h."""
 
-    _fields_ = tuple((name, ctypes.c_longlong) for name in Bound._fields)
+    _fields_ = tuple((name, ctypes.c_longlong) for name in Binding._fields)
 
 
 class _Entry(ctypes.Structure):
@@ -75,21 +81,21 @@ class _Stuck(ctypes.Structure):
 class AddressEntry:
     """What is called with addresses; ``address`` is that of its ``Entry`` (entry.h).
 
-    ``bound`` are the fields of each ``Bound``, ``table`` the places that they name.  ``caller``, where given,
+    ``bound`` are the fields of each ``Binding``, ``table`` the places that they name.  ``caller``, where given,
     is called in place of ``run``: it returns None, or what failed.  Calls of one entry wait for each other.
     """
 
     def __init__(
         self,
         table: ctypes.Array[ctypes.c_void_p],
-        bound: Iterable[Bound],
+        bound: Iterable[Binding],
         *,
         run: Any = None,
         host: HostSide | None = None,
         caller: Callable[[], str | None] | None = None,
     ) -> None:
         ordered = sorted(bound)
-        before = sum(one.binding != COPY_RESULT for one in ordered)
+        before = sum(one.kind != COPY_RESULT for one in ordered)
         self._table = table
         self._bound = (_Bound * len(ordered))(*(_Bound(*one) for one in ordered))
         self._caller = caller
@@ -132,8 +138,10 @@ class PythonEntry(AddressEntry):
         self, function: Callable[[list[int], list[int]], None], inputs: int, results: int
     ) -> None:
         self._function, self._inputs = function, inputs
-        bound = [Bound(INPUT_LIES, number, number, 0, 0) for number in range(inputs)]
-        bound += [Bound(RESULT_LIES, number, inputs + number, 0, 0) for number in range(results)]
+        bound = [Binding(INPUT_IN_PLACE, number, number, 0, 0) for number in range(inputs)]
+        bound += [
+            Binding(RESULT_IN_PLACE, number, inputs + number, 0, 0) for number in range(results)
+        ]
         table = (ctypes.c_void_p * (inputs + results))()
         super().__init__(table, bound, caller=self._call_python)
 
@@ -176,7 +184,7 @@ class NativeEntry(AddressEntry):
             self._places = (ctypes.c_void_p * len(told))(*map(ctypes.addressof, self._stuck))
             self._entry.host.stuck = ctypes.addressof(self._places)
 
-    def _bindings(self) -> list[Bound]:
+    def _bindings(self) -> list[Binding]:
         """What becomes of each input and result that has bytes."""
         plan = self.program.plan
         for buffer in (*plan.parameters, *plan.results):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloopt.backends.native.bindings import Bound, bindings
+from hloopt.backends.native.bindings import Binding, bindings
 from hloopt.backends.native.memory import constant_bytes, is_dense
 from hloopt.dataclass import dataclass
 from hloopt.exports.library.names import identifiers
@@ -96,7 +96,7 @@ class Interface:
     inputs: tuple[LibraryArray, ...]
     results: tuple[LibraryArray, ...]
     places: tuple[LibraryPlace, ...]
-    bound: tuple[Bound, ...]
+    bound: tuple[Binding, ...]
     data: tuple[tuple[int, Array], ...]
     data_size: int
     memory: int

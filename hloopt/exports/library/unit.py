@@ -80,12 +80,12 @@ def write_unit(
         *_tensors("library_inputs", interface.inputs),
         *_tensors("library_results", interface.results),
         *_table("Place", "places", ((_HOMES[one.home], one.offset) for one in interface.places)),
-        *_table("Bound", "bounds", interface.bound, cast="(Binding)"),
+        *_table("Binding", "bounds", interface.bound, cast="(BindingKind)"),
         *_loops(loops(plan)),
         f"const char library_head[] = {{{', '.join(map(str, head))}}};",
         f"const long long library_page = {PAGE};",
     ]
-    before = sum(one.binding != COPY_RESULT for one in interface.bound)
+    before = sum(one.kind != COPY_RESULT for one in interface.bound)
     fields = (
         run_name(prefix),
         share_name(prefix),

@@ -5,26 +5,26 @@
 namespace hloopt {
 
 // What happens to one input, result or weight.  The first two say where an allocation lies during this run.
-enum Binding { kInputLies, kResultLies, kCopyInput, kCopyWeight, kCopyResult };
+enum BindingKind { kInputInPlace, kResultInPlace, kCopyInput, kCopyWeight, kCopyResult };
 
 // `offset` is that of a result in its allocation, of a weight in the data.
-struct Bound {
-  long long binding, number, place, offset, size;
+struct Binding {
+  long long kind, number, place, offset, size;
 };
 
 inline void bind(
-    char** places, const Bound* each, const Bound* end, const void* const* inputs, void* const* results,
+    char** places, const Binding* each, const Binding* end, const void* const* inputs, void* const* results,
     const char* data) {
   for (; each != end; ++each) {
     char*& place = places[each->place];
-    if (each->binding == kInputLies) place = (char*)inputs[each->number];
-    else if (each->binding == kResultLies) place = (char*)results[each->number];
-    else if (each->binding == kCopyWeight) memcpy(place, data + each->offset, each->size);
+    if (each->kind == kInputInPlace) place = (char*)inputs[each->number];
+    else if (each->kind == kResultInPlace) place = (char*)results[each->number];
+    else if (each->kind == kCopyWeight) memcpy(place, data + each->offset, each->size);
     else if (place != inputs[each->number]) memcpy(place, inputs[each->number], each->size);
   }
 }
 
-inline void hand_out(char* const* places, const Bound* each, const Bound* end, void* const* results) {
+inline void hand_out(char* const* places, const Binding* each, const Binding* end, void* const* results) {
   for (; each != end; ++each) {
     const char* made = places[each->place] + each->offset;
     if (made != results[each->number]) memcpy(results[each->number], made, each->size);

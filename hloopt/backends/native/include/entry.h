@@ -15,7 +15,7 @@ struct Entry {
   int (*run)(char* const* places, Host* host);
   char** places;  // of the plan's allocations
   Host host;
-  const Bound* bound;  // those before the run, then those after it
+  const Binding* bound;  // those before the run, then those after it
   long long before, after;
   void* caller;
   int (*ensure)();  // Python's lock, for any thread
@@ -54,7 +54,7 @@ inline bool call_python(const Entry* entry, char* failure, long long room) {
 
 inline bool enter(Entry* entry, void* const* inputs, void* const* results, char* failure, long long room) {
   std::lock_guard<std::mutex> lock(*entry->alone);
-  const Bound* after = entry->bound + entry->before;
+  const Binding* after = entry->bound + entry->before;
   bind(entry->places, entry->bound, after, inputs, results, nullptr);
   if (entry->caller) {
     if (call_python(entry, failure, room)) return true;

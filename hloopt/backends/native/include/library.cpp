@@ -185,7 +185,7 @@ Status LIBRARY(run_arrays)(Context* context, const void* const* inputs, void* co
   Status status = check(context, "input", library_inputs, library.inputs, inputs);
   if (status == kOk) status = check(context, "result", library_results, library.results, results);
   if (status == kOk) {
-    const Bound* after = library.bound + library.before;
+    const Binding* after = library.bound + library.before;
     bind(context->places, library.bound, after, inputs, results, context->data);
     if (library.run(context->places, &context->host)) status = kEndless;
     else hand_out(context->places, after, after + library.after, results);

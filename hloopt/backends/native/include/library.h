@@ -29,7 +29,7 @@ struct Library {
   long long inputs, results;
   const Place* places;
   long long place_count;
-  const Bound* bound;  // those before the run, then those after it
+  const Binding* bound;  // those before the run, then those after it
   long long before, after;
   void* const* loops;
   long long memory;     // bytes of a context
