@@ -39,7 +39,7 @@ __all__ = ["command"]
     "-o",
     "--output",
     required=True,
-    metavar="LIBRARY",
+    metavar="OUT",
     help="Write this library: libNAME.so or libNAME.a. One that ends in .a is to link statically; its "
     "functions begin with NAME_.",
 )

@@ -71,6 +71,7 @@ def test_every_command_speaks_json(name: str, softmax: Path, tmp_path: Path) -> 
         "diff": both,
         "compare": both,
         "bisect": [str(tmp_path / "stages")],
+        "build": [str(softmax), "-o", str(tmp_path / "libsoftmax.so")],
         "gate": [*both, "--max", "kernels<=+0"],
         "report": ["-o", str(tmp_path / "page.html")],
         "export": [str(softmax), "m", "-O0", "--as", "cuda"],
