@@ -1,4 +1,4 @@
-"""``hloopt run --infeed --outfeed``: streams of the host in files."""
+"""Streams of the host in files: infeed_0 of ``--inputs``, outfeed_0 of ``--save``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``run --spmd mpi``: participants on processes give the bits of threads; failures end all of them."""
+"""``run --participants mpi``: participants on processes give the bits of threads; failures end all of them."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def test_an_mpiexec_of_another_mpi_is_no_eight_equal_runs(tmp_path: Path) -> Non
 def test_only_the_host_runs_on_processes(tmp_path: Path) -> None:
     result = invoke("run", written(tmp_path, SENT), "--participants", "mpi", "--device", "emulator")
     assert result.exit_code == 2
-    assert "--spmd mpi is for --device cpu and native, not emulator" in result.stderr
+    assert "--participants mpi is for --device cpu and native, not emulator" in result.stderr
 
 
 def test_without_mpi4py_the_command_that_installs_it_is_shown(
@@ -320,5 +320,5 @@ def test_without_mpi4py_the_command_that_installs_it_is_shown(
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     result = invoke("run", written(tmp_path, SENT), "--participants", "mpi")
     assert result.exit_code == 5
-    assert "--spmd mpi needs MPI: pip install" in result.stderr
+    assert "--participants mpi needs MPI: pip install" in result.stderr
     assert "[mpi]" in result.stderr
