@@ -58,7 +58,7 @@ class CalledProgram(DeviceProgram):
         for buffer in (*prepared.plan.parameters, *prepared.plan.results):
             if buffer is not None and not is_plain(buffer.shape):
                 raise UnsupportedError(
-                    f"{buffer.shape} in memory is no row-major array of whole bytes",
+                    f"{buffer.shape} in memory is not a row-major array of whole bytes",
                     name=prepared.module.name,
                 )
         super().__init__(prepared.module, prepared.plan, device, prepared.program)

@@ -77,7 +77,7 @@ def values(subject: Subject) -> Iterator[FindingCandidate]:
 
 
 def _repeated(subject: Subject, one: Instruction) -> _Repeated | None:
-    """None for what is computed once, or is no array that a barrier can be put behind."""
+    """None for what is computed once, or is not an array that a barrier can follow."""
     if (
         not one.is_array
         or one.opcode in SOURCES

@@ -143,7 +143,7 @@ def test_the_program_is_shown() -> None:
 def test_types_that_have_no_address_are_refused() -> None:
     """Four bits are half a byte."""
     with pytest.raises(
-        UnsupportedError, match=r"s4\[4,6\]\S* in memory is no row-major array of whole bytes"
+        UnsupportedError, match=r"s4\[4,6\]\S* in memory is not a row-major array of whole bytes"
     ):
         hloopt.jax.native(lambda x: x.astype(jnp.int4))(X)
 

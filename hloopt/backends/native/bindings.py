@@ -41,8 +41,8 @@ def bindings(
     """What happens before a run, then what happens after it; and the allocations that need other memory.
 
     Inputs and results are numbered in flat order without tokens.  ``weights`` has the offset in the data of
-    each parameter that is no input, by its number among all.  What steps write into is copied; where a result
-    is left there, into its memory.
+    each parameter that is not an input, by its number among all.  What steps write into is copied, into the
+    memory of a result where one is left there.
     """
     weights = weights or {}
     numbers = {id(one): at for at, one in enumerate(plan.allocations)}

@@ -190,7 +190,7 @@ class NativeEntry(AddressEntry):
         for buffer in (*plan.parameters, *plan.results):
             if buffer is not None and not is_plain(buffer.shape):
                 raise UnsupportedError(
-                    f"{buffer.shape} in memory is no row-major array of whole bytes",
+                    f"{buffer.shape} in memory is not a row-major array of whole bytes",
                     name=self.program.module.name,
                 )
         found, apart = bindings(plan)

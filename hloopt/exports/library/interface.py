@@ -88,7 +88,7 @@ class Interface:
     """A program as a library.
 
     ``data`` are constants and weights with their offsets, ``data_size`` bytes in all; ``memory`` is what a
-    context needs, in bytes.  ``weights`` counts the parameters that are no inputs.
+    context needs, in bytes.  ``weights`` counts the parameters that are not inputs.
     """
 
     prefix: str
