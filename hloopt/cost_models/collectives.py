@@ -23,6 +23,7 @@ from hloopt.dataclass import dataclass
 from hloopt.interpret.groups import DeviceGroup, groups_of, links, listed_groups
 from hloopt.interpret.shards import meshes_of
 from hloopt.ir import Instruction
+from hloopt.ops.traits import COLLECTIVE, DONES, STARTS
 from hloopt.targets import Target
 from hloopt.types import AxisRef, MeshGroups
 
@@ -32,10 +33,8 @@ LINKS: Final = "links"
 """The name of this model in reports."""
 
 _REDUCING: Final = frozenset({"all-reduce", "reduce-scatter"})
-_RINGS: Final = frozenset(
-    {"all-reduce", "reduce-scatter", "all-gather", "all-to-all", "ragged-all-to-all"}
-)
 _PAIRS: Final = frozenset({"collective-permute", "collective-broadcast"})
+_RINGS: Final = COLLECTIVE - STARTS - DONES - _PAIRS
 
 
 @dataclass(frozen=True, slots=True)

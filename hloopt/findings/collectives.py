@@ -14,6 +14,7 @@ from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.interpret.groups import DeviceGroup, groups_of
 from hloopt.ir import Instruction, Module, edit
 from hloopt.kernels.costs import KernelCost
+from hloopt.ops.traits import ASSOCIATIVE, COLLECTIVE, DONES, STARTS
 from hloopt.passes.loops.carried import growth_obstacle
 from hloopt.passes.loops.invariant_motion import InvariantSearch, WhileInvariantMotion
 from hloopt.rewrite import PassLog
@@ -23,10 +24,7 @@ from hloopt.targets import Target
 
 __all__ = ["in_a_row", "in_loops", "linked"]
 
-_MOVED: Final = frozenset(
-    {"all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"}
-)
-_SUMS: Final = frozenset({"add", "maximum", "minimum", "multiply", "and", "or"})
+_MOVED: Final = COLLECTIVE - STARTS - DONES - {"collective-broadcast", "ragged-all-to-all"}
 
 
 class _Moving(Effects):
@@ -144,7 +142,7 @@ def _both(outer: Instruction) -> tuple[DeviceGroup, ...] | None:
     if not is_replaceable(inner) or [*inner.users] != [outer] or inner.is_root:
         return None
     combiner = named_combiner(outer.to_apply)
-    if combiner not in _SUMS or named_combiner(inner.to_apply) != combiner:
+    if combiner not in ASSOCIATIVE or named_combiner(inner.to_apply) != combiner:
         return None
     module = outer.module
     replicas, partitions = (

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from hloopt.ir import Instruction
-from hloopt.ops.traits import CONSTRAINTS, MOVING
+from hloopt.ops.traits import CONSTRAINTS, MOVING, PASSING_ON, VIEWS, op_table
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.rewrite.regions import combiner_computation, named_combiner
 from hloopt.rewrite.site import Site
@@ -35,8 +35,18 @@ __all__ = [
 _Parts = tuple[Instruction, ...] | None
 _SAME: Final = MOVING | CONSTRAINTS
 """Ops whose elements are those of the operand: JAX keeps gradients and infinities away from a maximum."""
-_INFINITE: Final = frozenset({"divide", "log", "power", "rsqrt", "exponential", "tan"})
-_THROUGH: Final = frozenset({"multiply", "negate", "broadcast", "reshape", "convert", "abs"})
+_INFINITE: Final = op_table(
+    {
+        "divide": "by 0",
+        "exponential": "of large numbers",
+        "log": "of 0",
+        "power": "of 0, or large",
+        "rsqrt": "of 0",
+        "tan": "near odd quarters of a turn",
+    },
+    otherwise="finite for finite operands, but for sums and products of huge ones",
+)
+_THROUGH: Final = VIEWS | PASSING_ON | {"multiply", "negate", "abs"}
 _DEPTH: Final = 6
 
 

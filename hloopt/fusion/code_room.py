@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloopt.analysis.code_size import MOST_CODE
+from hloopt.analysis.code_size import MOST_CODE, executed_instructions
 from hloopt.analysis.written_code import LINE_BYTES, Written, body_size, written
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.ir import Instruction
 
-__all__ = ["CodeRoom"]
+__all__ = ["CodeRoom", "decide_code"]
 
 _LOOKS_ON: Final = 4
 """Counting stops at this many times the limit in bytes."""
+
+
+def decide_code(fusion: Instruction) -> Decision:
+    """Whether a fusion of several kernels fits in one."""
+    # What they have in common will be merged.
+    room = MOST_CODE.of(executed_instructions(fusion) // 2)
+    size = written(fusion, _LOOKS_ON * room).size
+    return forbid("code-size", limit=room, actual=size) if size > room else ALLOWED
 
 
 class CodeRoom:

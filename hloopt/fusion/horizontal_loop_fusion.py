@@ -16,6 +16,7 @@ from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion import apply
+from hloopt.fusion.code_room import decide_code
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.horizontal.groups import Grouping, horizontal_groups
@@ -51,7 +52,8 @@ class HorizontalLoopFusion(Pass):
     fusion that computes one long array and slices it (``sliced``).  Only the entry computation is processed.
 
     With a ``cost_model`` all computations are, and a group is joined only where the model says that its kernel
-    takes less time than its members; else each half of it is tried.
+    takes less time than its members, and where its code is bounded as in other fusions; else each half of it is
+    tried.
 
     era                of XLA: 2020 (up to 2023) makes sliced fusions only, of row-major kernels with as many
                        instructions each; 2024 both, and takes fusions that concatenate, too
@@ -190,14 +192,15 @@ class _Fuser:
     def _join(
         self, members: list[Instruction], consumer: Instruction, sliced: bool
     ) -> list[Instruction]:
-        """The fusion of some kernels; of parts of them, where the model prices the whole no lower than them."""
+        """The fusion of some kernels; of parts of them, where the model refuses the whole."""
         fusion = join_members(members, consumer, sliced=sliced, prefix=self.options.prefix)
         comparison = self._price(members, fusion)
-        if comparison is not None and comparison.gain_us <= 0:
+        refusal = None if comparison is None else _refusal(fusion, comparison)
+        if refusal is not None:
             body = fusion.calls
             edit.remove(fusion)
             edit.remove_computation(body)
-            self.words |= dict.fromkeys(members, forbid("slower", comparison=comparison))
+            self.words |= dict.fromkeys(members, refusal)
             half = len(members) // 2
             parts = [part for part in (members[:half], members[half:]) if len(part) > 1]
             return [made for part in parts for made in self._join(part, consumer, sliced)]
@@ -302,6 +305,14 @@ class _Fuser:
         if options.is_early and not all(map(is_descending, arrays_in(instruction))):
             return forbid("horizontal-layout")
         return None
+
+
+def _refusal(fusion: Instruction, comparison: Comparison) -> Decision | None:
+    """Why a priced group does not become this kernel: it is no quicker, or has too much code."""
+    if comparison.gain_us <= 0:
+        return forbid("slower", comparison=comparison)
+    decision = decide_code(fusion)
+    return None if decision else decision
 
 
 def _concatenates(fusion: Instruction) -> bool:
