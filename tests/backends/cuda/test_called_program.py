@@ -115,5 +115,5 @@ def test_graphs_of_places_that_are_no_longer_used_are_freed(
 def test_arrays_that_lie_otherwise_are_refused(device: CudaDevice, fake: FakeCupy) -> None:
     """Before anything is loaded."""
     turned = "HloModule m\nENTRY e {\n ROOT p = f32[8,4]{0,1} parameter(0)\n}\n"
-    with pytest.raises(UnsupportedError, match="no row-major array of whole bytes"):
+    with pytest.raises(UnsupportedError, match="not a row-major array of whole bytes"):
         called(turned, device, fake, [])
