@@ -8,20 +8,18 @@ from pathlib import Path
 from threading import active_count
 from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
-from hloopt.backends.native.codegen import step_text as native_text
-from hloopt.codegen.program import kernel_steps
-from hloopt.codegen.program import step_text as cuda_text
 from hloopt.cost_models.model import Bound
 from hloopt.dataclass import dataclass
 from hloopt.driver.explain_fusion import Questions
 from hloopt.driver.kernels import ModuleKernels
 from hloopt.driver.options import KernelOptions, PassOptions
+from hloopt.driver.page_code import KernelCode
 from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.run import read_task
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.driver.whatif import WantedPair, WhatIf
 from hloopt.dumps import parse_name, read_dump
-from hloopt.errors import HlooptError, UnsupportedError, UsageError
+from hloopt.errors import HlooptError, UsageError
 from hloopt.findings import Planner, chosen_kinds, find
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
@@ -48,9 +46,6 @@ _MOST_LOST: Final = 200
 _MOST_SEARCHED: Final = 5_000
 """Instructions of a module from which on changes that would help are tried by a process beside this one."""
 _MOST_PAIRS: Final = 64
-_MOST_SOURCES: Final = 400
-_MOST_CODE: Final = 6 << 20
-"""Characters of the code of kernels that a page holds; those that cost most come first."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +55,17 @@ class ModulePage:
     overview: Mapping[str, Any]
     parts: Mapping[str, Any]
     what_if: WhatIf
+    kernel_code: KernelCode | None = None
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The plan with ``pairs`` decided, each a ``producer`` and a ``consumer`` and ``what``, fuse or part.
 
+        Of a question that has ``code``, the place of a kernel, its code instead, as ``KernelCode.of`` has it.
+
         Raises ``UsageError`` for what is no such question, and where these passes decide nothing.
         """
+        if "code" in question and self.kernel_code is not None:
+            return self.kernel_code.of(question["code"])
         pairs = question.get("pairs")
         if not isinstance(pairs, list) or not 0 < len(pairs) <= _MOST_PAIRS:
             raise UsageError(f"a question has 'pairs', a list of 1 to {_MOST_PAIRS}")
@@ -151,9 +151,10 @@ def page_of(
         parts["passes"] = {"runs": diffs.runs}
         if what_if.possible:
             parts["whatif"] = what_if.rows(lost, provenance, runs_of(module))
+        kernel_code = None
         if rows:
-            shown = ModuleKernels(ready, selection.instance, rows, predictor)
-            parts["code"] = _code(shown, costs, numbers)
+            kernel_code = KernelCode(ModuleKernels(ready, selection.instance, rows, predictor))
+            parts["code"] = kernel_code.to_json(costs, numbers)
         if sources is not None:
             named = (line for lines in parts["instructions"]["lines"] for line in lines)
             if texts := source_texts(named, sources):
@@ -171,11 +172,11 @@ def page_of(
             "counts": {**_figures(ready, costs), "peak": parts["memory"]["assigned"]["bytes"]},
             "seconds": sum(row.seconds for row in costs),
             "bounds": _bounds(costs),
-            "language": "C++" if selection.is_native else "CUDA C",
+            "languages": {} if kernel_code is None else kernel_code.languages,
             "findings": findings,
             "notes": list(dict.fromkeys([*notes, *problems])),
         }
-    return ModulePage(overview, parts, what_if)
+    return ModulePage(overview, parts, what_if, kernel_code)
 
 
 class _Searching:
@@ -303,32 +304,3 @@ def _bounds(costs: Sequence[KernelCost]) -> dict[str, float]:
         assert row.prediction is not None, "costs of a page are predicted"
         found[row.prediction.bound] += row.seconds
     return found
-
-
-def _code(
-    shown: ModuleKernels, costs: Sequence[KernelCost], numbers: content.PageNumbers
-) -> dict[str, Any]:
-    """The code of kernels by their numbers, those that cost most; or why there is none."""
-    try:
-        plan = shown.readable_plan
-    except UnsupportedError as error:
-        return {"kernels": {}, "why": f"The page has no code of kernels: {error.message}."}
-    spent = {row.instruction: row.seconds for row in costs}
-    steps = sorted(kernel_steps(plan.steps), key=lambda step: -spent.get(step.instruction, 0.0))
-    found, left = dict[int, str](), _MOST_CODE
-    selection = shown.selection
-    for step in steps[:_MOST_SOURCES]:
-        if selection.device == "native":
-            text = native_text(step)
-        else:
-            text = cuda_text(step, selection.described, selection.limits())
-        left -= len(text)
-        if left < 0:
-            break
-        place = step.instruction.home.name, step.instruction.name
-        if (number := numbers.at(*place)) is not None:
-            found[number] = text
-    return {
-        "kernels": found,
-        "why": "The code of this kernel is not in the page: hloopt kernels --source has it.",
-    }

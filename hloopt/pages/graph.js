@@ -24,12 +24,19 @@ async function graphSection(key, box) {
     if (view.opens[name] && (opens || number === undefined)) location.hash = hashOf("graph", view.opens[name]);
     else if (number !== undefined) inspect(number);
   }
+  const numbered = new Map();
   for (const one of place.values()) {
+    const number = numberOf(one.dataset.key);
+    if (number !== undefined) numbered.set(number, one);
     one.setAttribute("tabindex", 0);
+    one.setAttribute("role", "button");
     if (view.opens[one.dataset.key]) one.classList.add("opens");
-    one.addEventListener("click", () => { if (!moved.dragged()) pick(one, false); });
-    one.addEventListener("dblclick", () => pick(one, true));
-    one.addEventListener("keydown", (event) => { if (event.key === "Enter") pick(one, event.shiftKey); });
+    one.addEventListener("click", (event) => { if (moved.dragged()) return; if (event.shiftKey && number !== undefined) mark(number); else pick(one, false); });
+    one.addEventListener("dblclick", (event) => { if (!event.shiftKey) pick(one, true); });
+    one.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") pick(one, event.shiftKey);
+      else if (event.key === "m" && number !== undefined) { mark(number); event.stopPropagation(); }
+    });
     for (const [kind, on] of [["pointerenter", true], ["pointerleave", false], ["focus", true], ["blur", false]])
       one.addEventListener(kind, () => edgesOf(svg, one.dataset.key, on));
   }
@@ -37,12 +44,13 @@ async function graphSection(key, box) {
     h("option", { value: "kind" }, "colours: kind of op"), h("option", { value: "time" }, "colours: time"));
   choose.value = graphColours;
   const buttons = [["−", () => moved.zoom(1.25)], ["+", () => moved.zoom(0.8)], ["fit", () => moved.fit()]].map(([text, act]) => h("button", { onclick: act }, text));
+  showBoxes(numbered);
   if (box) {
-    const marked = place.get(box);
-    if (marked) { marked.classList.add("marked"); queueMicrotask(() => moved.centre(marked)); }
+    const sought = place.get(box);
+    if (sought) { sought.classList.add("sought"); queueMicrotask(() => moved.centre(sought)); }
   }
   return h("div", { class: "graph" }, h("div", { class: "tools" }, crumbs, h("span", { class: "grow" }), choose, buttons), stage,
-    note("A click shows an instruction, or opens a group. Boxes with a thick edge open, too: by a double click, or Shift and Enter. Dashed boxes stand in another view."));
+    note("A click shows an instruction, or opens a group. Boxes with a thick edge open, too: by a double click, or Shift and Enter. Dashed boxes are in another view. Shift and a click, or m, marks two instructions to fuse or to part."));
 }
 
 const homeOf = (key, found) => found.computations.map(([name]) => name).filter((name) => key === name || key.startsWith(`${name}/`))
@@ -115,6 +123,6 @@ function movable(stage, svg, width, height) {
     view.x = x + w / 2 - view.w / 2; view.y = y + tall / 2 - view.h / 2;
     apply();
   };
-  new ResizeObserver(() => { if (stage.clientWidth && !stage.dataset.fitted) { stage.dataset.fitted = "1"; if (!svg.querySelector(".marked")) fit(1.7); } }).observe(stage);
+  new ResizeObserver(() => { if (stage.clientWidth && !stage.dataset.fitted) { stage.dataset.fitted = "1"; if (!svg.querySelector(".sought")) fit(1.7); } }).observe(stage);
   return { fit, zoom, centre, dragged: () => drag };
 }

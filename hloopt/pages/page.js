@@ -7,7 +7,7 @@ const sections = {
 };
 const known = Object.keys(sections).filter((name) => !sections[name][2] || hasPart(sections[name][2]));
 const view = $("view"), panel = $("panel");
-let current = "", wanted = 0;
+let current = "", wanted = 0, shownNumber;
 
 async function show(name, key, box) {
   const [title, make] = sections[name];
@@ -56,25 +56,40 @@ async function panelOf(number) {
   } else if (found.seconds[number]) pairs.push(["time", timeText(found.seconds[number])]);
   const many = (numbers) => h("p", { class: "names" }, numbers.slice(0, 40).flatMap((one) => [linkTo(one), " "]), numbers.length > 40 ? `and ${numbers.length - 40} more` : "");
   const blocks = [h("dl", {}, pairs.filter(([, value]) => value).flatMap(([what, value]) => [h("dt", {}, what), h("dd", {}, value)]))];
-  if (hasPart("graph")) blocks.push(h("p", {}, h("button", { onclick: () => toGraph(number) }, "show in the graph")));
+  const marking = () => mark(number).then(() => { if (innerWidthIsSmall()) closePanel(true); });
+  blocks.push(h("p", { class: "tools" }, hasPart("graph") ? h("button", { onclick: () => toGraph(number) }, "show in the graph") : "", hasPart("whatif") ? h("button", { onclick: marking, title: "mark two, to fuse or to part them (m)" }, marks.includes(number) ? "unmark" : "mark") : ""));
   if (found.operands[number].length) blocks.push(h("h4", {}, "reads"), many([...new Set(found.operands[number])]));
   if (found.users[number].length) blocks.push(h("h4", {}, "read by"), many(found.users[number]));
   if (hasPart("files")) blocks.push(...programOf(found.lines[number], await part("files")));
   blocks.push(h("h4", {}, "HLO"), code(hloOf(number), "HLO"));
-  const source = h("div");
-  if (row && row.kernel === "") source.append(note(`There is no code: no kernel fits this instruction.`));
-  else if (row && hasPart("code")) part("code").then((texts) => { if (texts.kernels[number]) source.append(h("h4", {}, overview.language), code(texts.kernels[number], overview.language)); else if (texts.why) source.append(note(texts.why)); });
-  blocks.push(source);
+  if (row && row.kernel === "") blocks.push(note("There is no code: no kernel fits this instruction."));
+  else if (row && hasPart("code")) blocks.push(await kernelCode(number));
   if (hasPart("decisions")) blocks.push(await decisionsOf(home, name));
   if (hasPart("whatif")) blocks.push(await whatifOf(number));
-  openPanel(name, blocks);
+  openPanel(name, blocks, number);
 }
 
-function openPanel(title, blocks) {
+function openPanel(title, blocks, number) {
+  shownNumber = number;
   fill(panel, h("header", {}, h("h3", {}, title), h("button", { "aria-label": "close", onclick: () => closePanel(true) }, "×")), blocks);
   panel.hidden = false;
   panel.scrollTop = 0;
   document.body.classList.add("beside");
+}
+
+// The code of a kernel for the page's target, and for the other device; served, what is not in the page is asked for.
+async function kernelCode(number) {
+  const texts = await part("code"), first = texts.first[number];
+  const box = h("div"), { own: language, other: second } = overview.languages;
+  const shown = (own, other) => fill(box, own && first !== undefined && first !== number ? note("As written for ", linkTo(first), ", which is equal.") : "",
+    own ? [h("h4", {}, language), code(own, language)] : note(texts.why), other ? [h("h4", {}, second), code(other, second)] : "");
+  async function write() {
+    const found = await ask({ code: program.key(number) });
+    if (found.error) fill(box, h("p", { class: "problem" }, found.error)); else shown(found.own, found.other);
+  }
+  shown(texts.own[first], texts.other[first]);
+  if (overview.live && !texts.other[first]) box.append(h("p", {}, h("button", { onclick: write }, `write the ${second}`)));
+  return box;
 }
 
 // The lines of the program that it comes from, with those around them; lines that are near share a block.
@@ -128,7 +143,7 @@ function closePanel(back) {
 }
 
 // Search: names, ops, names of the frontend and lines of the program, the costliest first.
-let hits = [], marked = -1;
+let hits = [], hitAt = -1;
 async function search(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean), box = $("hits");
   if (!words.length) { box.hidden = true; return; }
@@ -140,18 +155,18 @@ async function search(text) {
   }
   const exact = (at) => found.names[at].toLowerCase() === words[0];
   hits.sort((a, b) => exact(b) - exact(a) || (found.seconds[b] ?? 0) - (found.seconds[a] ?? 0));
-  hits = hits.slice(0, 30); marked = hits.length ? 0 : -1;
+  hits = hits.slice(0, 30); hitAt = hits.length ? 0 : -1;
   box.replaceChildren(...(hits.length ? hits.map((at) => h("a", { href: hashOf("i", found.key(at)), role: "option", onclick: () => { box.hidden = true; } }, h("b", {}, found.names[at]), h("small", {}, ` ${found.opcodes[at]} ${found.shapes[at]} ${shortLine(found.lines[at][0] ?? "")}`))) : [note("nothing is called so")]));
-  mark();
+  showHit();
   box.hidden = false;
 }
-function mark() { [...$("hits").children].forEach((one, at) => { one.setAttribute("aria-selected", at === marked); if (at === marked) one.scrollIntoView({ block: "nearest" }); }); }
+function showHit() { [...$("hits").children].forEach((one, at) => { one.setAttribute("aria-selected", at === hitAt); if (at === hitAt) one.scrollIntoView({ block: "nearest" }); }); }
 
 $("search").addEventListener("input", (event) => search(event.target.value));
 $("search").addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (step && hits.length) { marked = (marked + step + hits.length) % hits.length; mark(); event.preventDefault(); }
-  else if (event.key === "Enter" && marked >= 0) { $("hits").hidden = true; inspect(hits[marked]); event.target.blur(); }
+  if (step && hits.length) { hitAt = (hitAt + step + hits.length) % hits.length; showHit(); event.preventDefault(); }
+  else if (event.key === "Enter" && hitAt >= 0) { $("hits").hidden = true; inspect(hits[hitAt]); event.target.blur(); }
   else if (event.key === "Escape") { $("hits").hidden = true; event.target.blur(); }
   event.stopPropagation();
 });
@@ -172,6 +187,7 @@ document.addEventListener("keydown", (event) => {
   else if (/^[0-9]$/.test(event.key) && event.key !== "0" && known[event.key - 1]) location.hash = known[event.key - 1];
   else if (event.key === "t") $("theme").click();
   else if (event.key === "?") { const keys = $("keys"); if (keys.open) keys.close(); else keys.showModal(); }
+  else if (event.key === "m" && !panel.hidden && shownNumber !== undefined) mark(shownNumber);
   else if (event.key === "Escape" && !panel.hidden) closePanel(true);
   else if (event.key === "j" || event.key === "k") {
     const rows = [...view.querySelectorAll("tbody tr[tabindex]")], at = rows.indexOf(document.activeElement);

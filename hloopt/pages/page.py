@@ -29,6 +29,7 @@ _SCRIPTS: Final = (
     "sections.js",
     "program.js",
     "whatif.js",
+    "marks.js",
     "page.js",
 )
 

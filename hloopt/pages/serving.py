@@ -90,7 +90,7 @@ class PageServer(ThreadingHTTPServer):
             return page_html(overview, self.page.parts, live=True)
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """What a plan would cost; ``error`` says why that is not known."""
+        """What a plan would cost, or a kernel's code; ``error`` says why that is not known."""
         with self.lock:
             try:
                 return self.page.ask(question)
@@ -128,13 +128,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404)
 
     def do_POST(self) -> None:
-        """A question about another plan."""
+        """A question about another plan, or about the code of a kernel."""
         length = self.headers.get("Content-Length", "")
         if self._refused():
             return
         if not _equal(self.headers.get("X-Token", ""), self.server.token):
             self.send_error(403)
-        elif not self.path.endswith("/whatif"):
+        elif not self.path.endswith("/ask"):
             self.send_error(404)
         elif not (length.isascii() and length.isdigit() and int(length) <= _MOST_ASKED):
             self.send_error(413)

@@ -1,16 +1,22 @@
 // What if two instructions were fused or parted: priced before, or by the server; and XLA's plan.
 
 const chosen = new Map();  // the rows that the lock file has, by their tables
+// By how much a row changes the plan, coloured; ≈ says that the plan was not made again.
+function changeCell(row, found) {
+  if (row.seconds === null) return "not priced";
+  const change = row.seconds - found.seconds;
+  return h("b", { class: change < 0 ? "better" : change > 0 ? "worse" : "" }, change ? (row.planned ? "" : "≈ ") + changeText(change) : row.made ? "none" : "not possible");
+}
 const whatifColumns = (found, changed) => {
-  const change = (row) => row.seconds - found.seconds;
+  const planned = (row, text) => (row.seconds === null ? "" : text(row));
   const each = (row, cell) => row.pairs.map((pair, at) => [at ? h("br") : "", cell(pair)]);
   const side = (name) => ({ head: name, kind: "wide", cell: (row) => each(row, (pair) => named(pair.computation || program.entry, pair[name])), find: (row) => row.pairs.map((pair) => pair[name]).join(" "), sort: (row) => row.pairs[0][name] });
   const tick = (row) => h("input", { type: "checkbox", checked: chosen.has(row.lock), "aria-label": "into the lock file",
     onchange: (event) => { if (event.target.checked) chosen.set(row.lock, row); else chosen.delete(row.lock); changed(); } });
   return [{ head: "", cell: tick }, { head: "what", cell: (row) => each(row, (pair) => (pair.fuse ? "fuse" : "part")), sort: (row) => String(row.pairs[0].fuse) }, side("producer"), side("consumer"),
-    { head: "kernels", kind: "num opt", text: (row) => (row.planned ? String(row.kernels) : ""), sort: (row) => row.kernels },
-    { head: "plan", kind: "num opt2", text: (row) => (row.planned ? "" : "≈ ") + timeText(row.seconds), sort: (row) => row.seconds },
-    { head: "change", kind: "num wide", cell: (row) => h("b", { class: change(row) < 0 ? "better" : change(row) > 0 ? "worse" : "" }, change(row) ? (row.planned ? "" : "≈ ") + changeText(change(row)) : row.made ? "none" : "not possible"), sort: (row) => -change(row) }];
+    { head: "kernels", kind: "num opt", text: (row) => (row.planned ? row.kernels.toLocaleString("en") : ""), sort: (row) => row.kernels ?? 0 },
+    { head: "plan", kind: "num opt2", text: (row) => planned(row, () => (row.planned ? "" : "≈ ") + timeText(row.seconds)), sort: (row) => row.seconds ?? 0 },
+    { head: "change", kind: "num wide", cell: (row) => changeCell(row, found), sort: (row) => (row.seconds === null ? -Infinity : found.seconds - row.seconds) }];
 };
 
 async function whatifSection() {
@@ -29,22 +35,25 @@ async function whatifSection() {
   async function price(pairs) {
     said.textContent = "pricing …";
     const question = { pairs: pairs.map((pair) => ({ ...pair, what: pair.what ?? (pair.fuse ? "fuse" : "part") })) };
-    const answer = await fetch("whatif", { method: "POST", headers: { "X-Token": overview.live }, body: JSON.stringify(question) });
-    const row = await answer.json();
+    const row = await ask(question);
     said.textContent = row.error ?? "";
     if (!row.error) { found.rows.unshift(row); again(); }
   }
-  const planned = found.rows.filter((row) => row.planned).length;
+  const planned = found.rows.filter((row) => row.planned).length, estimated = found.rows.some((row) => !row.planned && row.seconds !== null);
   const how = [planned ? "Each row is the whole plan made again with one pair decided differently." : "Each row decides one pair differently.",
-    planned < found.rows.length ? "Rows with ≈ were not planned again: their change is what the cost model says of the two kernels alone." : ""].join(" ");
+    estimated ? "Rows with ≈ were not planned again: their change is what the cost model says of the two kernels alone." : ""].join(" ");
   again(); refresh();
   return h("div", {}, h("p", {}, `After the passes the module takes ${timeText(found.seconds)}, before it is made ready for a device. ${how}`),
-    overview.live ? ask(price) : note(found.left ? `${plural(found.left, "pair")} more. ` : "", h("code", {}, `hloopt report ${overview.file} --serve`), " prices any pair, and several together."),
+    overview.live ? pairForm(price) : note(found.left ? `${plural(found.left, "pair")} more. ` : "", h("code", {}, `hloopt report ${overview.file} --serve`), " prices any pair, and several together."),
     said, rows, lock);
 }
 
-// Asks the server about any pair.
-function ask(price) {
+// The answer of the server that the page came from; `error` says why there is none.
+async function ask(question) {
+  const asked = { method: "POST", headers: { "X-Token": overview.live }, body: JSON.stringify(question) };
+  return fetch("ask", asked).then((answer) => answer.json()).catch((error) => ({ error: `The server does not answer: ${error.message}` }));
+}
+function pairForm(price) {
   const field = (name) => h("input", { name, required: true, placeholder: name, "aria-label": name });
   const send = (event) => { event.preventDefault(); price([Object.fromEntries(new FormData(event.target))]); };
   return h("form", { class: "tools", onsubmit: send }, h("select", { name: "what", "aria-label": "what" }, h("option", {}, "fuse"), h("option", {}, "part")), field("producer"), field("consumer"), h("button", {}, "price it"));

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 import hloopt
+from hloopt.pages.serving import PageServer
 from tests.pages.test_page import EVIL, PROGRAM
 
 api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -141,8 +143,8 @@ def test_an_instruction_has_an_address(browser: Any, address: str) -> None:
     again.wait_for_selector("#panel:not([hidden])")
     assert again.locator("#panel h3").inner_text() == name
     again.get_by_role("button", name="show in the graph").click()
-    again.wait_for_selector(".stage .marked")
-    assert again.locator(".marked").get_attribute("data-key") == name
+    again.wait_for_selector(".stage .sought")
+    assert again.locator(".sought").get_attribute("data-key") == name
     again.keyboard.press("Escape")
     assert again.locator("#panel").is_hidden()
     assert wrong == []
@@ -185,6 +187,117 @@ def test_a_chosen_pair_is_a_lock_file(browser: Any, address: str) -> None:
     assert text.startswith("# What is fused")
     assert "[[nofuse]]" in text or "[[fuse]]" in text
     assert wrong == []
+
+
+PARTED = """HloModule m
+
+ENTRY e {
+  x = f32[512,512] parameter(0)
+  t = f32[512,512] transpose(x), dimensions={1,0}
+  d = f32[512,512] dot(t, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[512,512] sine(d)
+  c = f32[512,512] cosine(s)
+  ROOT r = f32[512,512] add(s, c)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page about a product and a kernel that reads it."""
+    path = tmp_path_factory.mktemp("small") / "p.html"
+    path.write_text(hloopt.page(hloopt.parse(PARTED, "m.hlo")).to_html())
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("by", ["click", "key", "panel"])
+def test_two_marked_boxes_are_a_pair(browser: Any, small: str, by: str) -> None:
+    """By a click, by a key, or beside the instruction; kernels would be fused, and the lock file has it."""
+    page, wrong = opened(browser, f"{small}#graph")
+
+    def mark(name: str) -> None:
+        box = page.locator(f'.stage g[data-key="{name}"]')
+        if by == "click":
+            box.click(modifiers=["Shift"])
+        elif by == "key":
+            box.focus()
+            page.keyboard.press("m")
+        else:
+            box.click()
+            page.wait_for_selector(f'#panel h3:has-text("{name}")')
+            page.get_by_role("button", name="mark", exact=True).click()
+        page.wait_for_selector(f'.stage g[data-key="{name}"][aria-pressed="true"]')
+
+    mark("d")
+    assert "Mark what it could be fused with" in page.locator("#marks").inner_text()
+    mark("loop_add_fusion")
+    said = page.locator("#marks")
+    page.wait_for_function("() => document.querySelector('#marks').innerText.includes('Fuse')")
+    assert "Fuse d into s:" in said.inner_text().replace("\n", " ")
+    assert "--serve prices any pair" in said.inner_text()
+    said.get_by_role("checkbox").check()
+    page.evaluate("location.hash = 'whatif'")
+    page.wait_for_selector("main h3:has-text('Lock file')")
+    row = '[[fuse]]\ncomputation = "e"\nproducer = "d"\nconsumer = "s"\n'
+    assert page.locator("main pre").inner_text().endswith(row)
+    assert "not priced" in page.locator("main table").inner_text()
+    said.get_by_role("button", name="clear").click()
+    assert said.is_hidden()
+    assert wrong == []
+    page.context.close()
+
+
+def test_within_a_kernel_two_are_parted(browser: Any, small: str) -> None:
+    """With the price that the page has; what is no pair says why."""
+    page, wrong = opened(browser, f"{small}#graph")
+    page.evaluate("part('whatif')")
+    page.locator('.stage g[data-key="loop_add_fusion"]').dblclick()
+    page.wait_for_selector('.stage g[data-key="c"]')
+    page.locator('.stage g[data-key="c"]').click(modifiers=["Shift"])
+    page.locator('.stage g[data-key="s"]').click(modifiers=["Shift"])
+    page.wait_for_function("() => document.querySelector('#marks').innerText.includes('Part')")
+    said = page.locator("#marks").inner_text().replace("\n", " ")
+    priced = page.evaluate(
+        "part('whatif').then(found => { const row = found.rows.find(one => one.pairs[0].producer === 's'"
+        " && one.pairs[0].consumer === 'c'); return row && changeText(row.seconds - found.seconds); })"
+    )
+    assert priced is not None
+    assert f"Part s from c: {priced}" in said
+    page.evaluate("location.hash = 'graph'")
+    page.wait_for_selector('.stage g[data-key="d"]')
+    page.locator('.stage g[data-key="x"]').click(modifiers=["Shift"])
+    page.wait_for_function("() => document.querySelector('#marks').innerText.includes('Neither')")
+    assert wrong == []
+    page.context.close()
+
+
+def test_marks_are_priced_by_the_server(browser: Any, tmp_path: Path) -> None:
+    """Any pair, as the lock file of the answer has it; and the other device's code where the page lacks it."""
+    file = tmp_path / "m.hlo"
+    file.write_text(PARTED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hloopt.driver.whatif._MOST", 0)
+        patch.setattr("hloopt.driver.page_code._WORK", 0)
+        server = PageServer(lambda: hloopt.page(file), [file])
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+        page.goto(f"{server.address}#graph/e")
+        page.locator('.stage g[data-key="d"]').click(modifiers=["Shift"])
+        page.locator('.stage g[data-key="loop_add_fusion"]').click(modifiers=["Shift"])
+        page.get_by_role("button", name="price it").click()
+        page.wait_for_function(
+            "() => /not possible|none|[+-][0-9.]+ .s/.test($('marks').innerText)"
+        )
+        page.evaluate("location.hash = 'i/e%2Floop_add_fusion'")
+        page.get_by_role("button", name="write the C++").click()
+        page.wait_for_function("() => $('panel').innerText.includes('static void')")
+        page.context.close()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_times_by_computation_and_name_scope(browser: Any, address: str) -> None:

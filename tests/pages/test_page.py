@@ -110,9 +110,11 @@ def test_the_data_is_what_the_record_says(made: Any) -> None:
         if isinstance(column, list) and key != "computations"
     )
     assert set(made.to_json()) == {*made.overview, *made.parts}
-    code = found["code"]["kernels"]
-    assert {names[int(at)] for at in code} == {"d", "loop_add_fusion"}
-    assert "__global__" in next(iter(code.values()))
+    own, other = found["code"]["own"], found["code"]["other"]
+    assert {names[int(at)] for at in own} == {names[int(at)] for at in other}
+    assert {names[int(at)] for at in own} == {"d", "loop_add_fusion"}
+    assert all("__global__ void" in text for text in own.values())
+    assert all("static void" in text and "__global__" not in text for text in other.values())
 
 
 def test_figures_are_those_of_other_commands(tmp_path: Path) -> None:
@@ -133,9 +135,14 @@ def test_figures_are_those_of_other_commands(tmp_path: Path) -> None:
     given = {row["name"]: row["seconds"] for row in stats["prediction"]["sources"]}
     assert {line: lines[line] for line in given} == pytest.approx(given)
     native = hloopt.page(file, target="host")
-    assert native.overview["language"] == "C++"
-    assert "__global__" not in json.dumps(native.parts["code"])
-    assert native.parts["code"]["kernels"]
+    assert native.overview["languages"] == {
+        "own": "C++",
+        "other": "CUDA C for NVIDIA H200 141GB HBM3e",
+    }
+    code = native.parts["code"]
+    assert code["own"]
+    assert "__global__" not in json.dumps(code["own"])
+    assert "__global__" in json.dumps(code["other"])
 
 
 def test_decisions_have_both_prices(made: Any) -> None:
@@ -210,12 +217,54 @@ ENTRY e {
 """
     made = hloopt.page(hloopt.parse(text))
     names = made.parts["instructions"]["names"]
-    code = {names[at]: text for at, text in made.parts["code"]["kernels"].items()}
+    code = {names[at]: text for at, text in made.parts["code"]["own"].items()}
     rows = {names[row["at"]]: row for row in made.parts["kernels"]}
     assert "c" not in code
     assert rows["c"]["kernel"] == ""
     assert len(code) == 2
     assert all("__global__" in text for text in code.values())
+
+
+def test_equal_kernels_share_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once in both languages, for the first of them; another constant or another shape is another kernel."""
+    kernels = ((64, 2), (64, 2), (64, 3), (32, 2))
+    rows = "".join(
+        f"  p{at} = f32[{size}] parameter({at})\n  k{at} = f32[] constant({value})\n"
+        f"  b{at} = f32[{size}] broadcast(k{at}), dimensions={{}}\n  m{at} = f32[{size}] multiply(p{at}, b{at})\n"
+        f"  y{at} = f32[{size}] sine(m{at})\n"
+        for at, (size, value) in enumerate(kernels)
+    )
+    results = ", ".join(f"y{at}" for at in range(4))
+    shape = ", ".join(f"f32[{size}]" for size, _ in kernels)
+    text = f"HloModule m\n\nENTRY e {{\n{rows}  ROOT r = ({shape}) tuple({results})\n}}\n"
+    apart = "priority-fusion"  # fuses nothing of one kernel with another
+    made = hloopt.page(hloopt.parse(text), pipeline=apart)
+    code, kernels = made.parts["code"], made.parts["kernels"]
+    assert len(kernels) == len(code["first"]) == 4
+    assert len(code["own"]) == len(code["other"]) == 3
+    assert set(code["first"].values()) == set(code["own"])
+    monkeypatch.setattr("hloopt.driver.page_code._WORK", 0)
+    without = hloopt.page(hloopt.parse(text), pipeline=apart).parts["code"]
+    assert without["other"] == {}
+    assert without["own"] == code["own"]
+
+
+def test_what_has_no_code_says_why() -> None:
+    """In a comment: what runs it, or what prevents a kernel."""
+    text = """HloModule m
+
+ENTRY e {
+  x = f32[64,64] parameter(0)
+  ROOT c = f32[64,64] custom-call(x), custom_call_target="somebody_s_own"
+}
+"""
+    code = hloopt.page(hloopt.parse(text), target="host").parts["code"]
+    assert list(code["own"].values()) == [
+        "// native-call: calls a function of a library, no code is written\n"
+    ]
+    (other,) = code["other"].values()
+    assert all(line.startswith("// ") for line in other.splitlines())
+    assert "somebody_s_own" in other
 
 
 def test_of_a_dump_xla_s_plan_stands_beside(samples: Path) -> None:

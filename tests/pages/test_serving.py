@@ -76,7 +76,7 @@ def test_any_pair_is_priced(served: tuple[PageServer, Path]) -> None:
     """As the page has those that were priced before; what is no question is refused."""
     server, _ = served
     token = {"X-Token": server.token}
-    place = f"/{server.token}/whatif"
+    place = f"/{server.token}/ask"
     pair = {"what": "part", "producer": "s", "consumer": "r"}
     status, text = asked(server, place, json.dumps({"pairs": [pair]}), **token)
     row: dict[str, Any] = json.loads(text)
@@ -105,6 +105,24 @@ def test_any_pair_is_priced(served: tuple[PageServer, Path]) -> None:
     assert asked(server, place, "x" * 70_000, **token)[0] == 413
 
 
+def test_the_code_of_any_kernel_is_written(served: tuple[PageServer, Path]) -> None:
+    """In both languages, whether the page has it or not; of what is no kernel there is none."""
+    server, _ = served
+    token = {"X-Token": server.token}
+
+    def code_of(place: object) -> dict[str, str]:
+        status, text = asked(server, f"/{server.token}/ask", json.dumps({"code": place}), **token)
+        assert status == 200
+        answer: dict[str, str] = json.loads(text)
+        return answer
+
+    found = code_of("e/loop_add_fusion")
+    assert "__global__ void" in found["own"]
+    assert "static void" in found["other"]
+    assert code_of("e/x") == {"error": "no kernel is at e/x"}
+    assert code_of(["e"]) == {"error": "no kernel is at ['e']"}
+
+
 def test_others_are_refused(served: tuple[PageServer, Path]) -> None:
     """Without the token, by another host's name, from a form of another page."""
     server, _ = served
@@ -113,8 +131,8 @@ def test_others_are_refused(served: tuple[PageServer, Path]) -> None:
     other = "y" if server.token.endswith("x") else "x"
     assert asked(server, f"/{server.token[:-1]}{other}/")[0] == 403
     assert asked(server, start, Host="evil.example")[0] == 403
-    assert asked(server, f"{start}whatif", "{}")[0] == 403
-    assert asked(server, f"{start}whatif", "{}", **{"X-Token": "\xe9"})[0] == 403
+    assert asked(server, f"{start}ask", "{}")[0] == 403
+    assert asked(server, f"{start}ask", "{}", **{"X-Token": "\xe9"})[0] == 403
     assert asked(server, f"{start}../../../../../etc/passwd")[0] == 404
     assert asked(server, f"{start}%2e%2e/%2e%2e/etc/passwd")[0] == 404
     assert asked(server, f"{start}etc/passwd")[0] == 404
