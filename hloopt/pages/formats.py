@@ -146,13 +146,11 @@ def timeline(module: Module, rows: Iterable[KernelCost], title: str) -> dict[str
     """One run as Chrome's trace events, for Perfetto: kernel after kernel, as predicted; microseconds.
 
     Of a loop the first iteration is shown, and the others as one slice; what several call is shown in the
-    first of them.  Arguments have the names that XLA's own traces have.
+    first of them.  Arguments have the names that XLA's own traces have.  Slices nest exactly: both ends of each
+    are rounded to nanoseconds, since Perfetto cuts off a slice that ends after the one around it.
     """
-    times = {
-        row.instruction: row.prediction.seconds * _MICRO
-        for row in rows
-        if row.prediction is not None
-    }
+    known = {row.instruction: row for row in rows if row.prediction is not None}
+    times = {one: row.prediction.seconds * _MICRO for one, row in known.items() if row.prediction}
     once: dict[Computation, float] = {}
     for computation in reversed(walk.callers_first(module)):
         once[computation] = sum(_length(entry, times, once) for entry in computation)
@@ -168,15 +166,16 @@ def timeline(module: Module, rows: Iterable[KernelCost], title: str) -> dict[str
             length = _length(entry, times, once)
             if not length:
                 continue
-            events.append(_slice(module, entry, clock, length))
+            found = _event(entry.name, clock, clock + length)
+            events.append({**found, "args": _arguments(module, entry, known.get(entry))})
             inner = clock
             for callee, runs in _runs_of(entry, once)[:1]:
                 if callee not in shown:
                     shown[callee] = inner
                     pending.append(callee)
                     if runs > 1:
-                        rest = _event(f"{runs - 1} more iterations", inner + once[callee])
-                        events.append({**rest, "dur": round(length - once[callee], 3)})
+                        name, start = f"{runs - 1} more iterations", inner + once[callee]
+                        events.append(_event(name, start, clock + length))
             clock += length
     return {"displayTimeUnit": "ns", "traceEvents": events}
 
@@ -203,17 +202,25 @@ def _length(
     return sum(count * once[callee] for callee, count in _runs_of(entry, once))
 
 
-def _slice(module: Module, entry: Instruction, start: float, length: float) -> dict[str, Any]:
-    arguments = {
+def _arguments(module: Module, entry: Instruction, row: KernelCost | None) -> dict[str, Any]:
+    """What a click on a slice shows; bytes and flops are those of one run of a kernel."""
+    arguments: dict[str, Any] = {
         "hlo_op": entry.name,
         "hlo_module": module.name,
+        "computation": entry.home.name,
         "opcode": entry.opcode,
         "op_name": op_name_of(entry),
         "source": ", ".join(kernel_lines(module, entry)),
     }
-    known = {key: value for key, value in arguments.items() if value}
-    return {**_event(entry.name, start), "dur": round(length, 3), "args": known}
+    if row is not None and row.prediction is not None:
+        arguments["bound by"] = row.prediction.bound
+        arguments["bytes"] = row.cost.bytes_accessed
+        arguments["flops"] = row.cost.flops
+    return {key: value for key, value in arguments.items() if value}
 
 
-def _event(name: str, start: float) -> dict[str, Any]:
-    return {"ph": "X", "pid": 1, "tid": 1, "ts": round(start, 3), "name": name}
+def _event(name: str, start: float, end: float) -> dict[str, Any]:
+    """A slice from ``start`` to ``end``, in microseconds."""
+    ends = round(start, 3), round(end, 3)
+    length = round(ends[1] - ends[0], 3)
+    return {"ph": "X", "pid": 1, "tid": 1, "ts": ends[0], "dur": length, "name": name}

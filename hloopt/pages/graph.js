@@ -123,6 +123,18 @@ function movable(stage, svg, width, height) {
     view.x = x + w / 2 - view.w / 2; view.y = y + tall / 2 - view.h / 2;
     apply();
   };
-  new ResizeObserver(() => { if (stage.clientWidth && !stage.dataset.fitted) { stage.dataset.fitted = "1"; if (!svg.querySelector(".sought")) fit(1.7); } }).observe(stage);
+  // A stage of another size shows more or less, as large as before.
+  let [across, down] = [0, 0];
+  new ResizeObserver(() => {
+    const [wide, tall] = [stage.clientWidth, stage.clientHeight];
+    if (!wide) return;
+    if (!across) { if (!svg.querySelector(".sought")) fit(1.7); }
+    else if (wide !== across || tall !== down) {
+      const [w, h] = [view.w * wide / across, view.h * tall / down];
+      view = { w, h, x: view.x + (view.w - w) / 2, y: view.y };
+      apply();
+    }
+    [across, down] = [wide, tall];
+  }).observe(stage);
   return { fit, zoom, centre, dragged: () => drag };
 }

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,81 @@ def test_the_timeline_is_what_stats_predicts(tmp_path: Path) -> None:
     assert events[-1]["args"]["hlo_op"] == "y"
     again = invoke("stats", file, "--profile", str(trace))
     assert "joined to instructions: 100%" in again.stdout
+
+
+def misplaced(trace: dict[str, Any]) -> list[str]:
+    """What breaks the rules of trace events: each has its keys; slices of a row nest, or follow one another."""
+    found, rows = list[str](), dict[tuple[int, int], list[tuple[Decimal, Decimal, str]]]()
+    for event in trace["traceEvents"]:
+        name = event.get("name")
+        if not isinstance(name, str) or not isinstance(event.get("pid"), int):
+            found.append(f"{event}")
+        elif event["ph"] == "M":
+            named = name in ("process_name", "thread_name") and isinstance(
+                event["args"]["name"], str
+            )
+            found += [] if named else [f"{event}"]
+        elif event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0:
+            start, length = Decimal(str(event["ts"])), Decimal(str(event["dur"]))
+            rows.setdefault((event["pid"], event["tid"]), []).append((start, start + length, name))
+        else:
+            found.append(f"{event}")
+    for row in rows.values():
+        around = list[Decimal]()
+        for start, end, name in sorted(row, key=lambda one: (one[0], -one[1])):
+            while around and around[-1] <= start:
+                around.pop()
+            if around and end > around[-1]:
+                found.append(f"{name} ends at {end}, after what is around it: {around[-1]}")
+            around.append(end)
+    return found
+
+
+@pytest.mark.parametrize(
+    "sample", ["kalman_scan.hlo", "while_loop.hlo", "sort.hlo", "cartpole_rollout.hlo"]
+)
+def test_slices_of_the_timeline_nest(samples: Path, sample: str) -> None:
+    """As the format wants it, to the nanosecond; what an instruction calls is within it."""
+    done = invoke("graph", str(samples / sample), "--format", "perfetto", "--target", "h200")
+    trace = json.loads(done.stdout)
+    assert misplaced(trace) == []
+    slices = {
+        one["args"]["hlo_op"]: one
+        for one in trace["traceEvents"]
+        if "hlo_op" in one.get("args", {})
+    }
+    callers = [
+        one for one in slices.values() if one["args"]["opcode"] in ("while", "call", "conditional")
+    ]
+    assert callers
+    inner = [one for one in slices.values() if one["args"]["computation"] != slices_home(trace)]
+    for one in inner:
+        assert any(call["ts"] <= one["ts"] < call["ts"] + call["dur"] for call in callers)
+    kernels = [one["args"] for one in slices.values() if "bound by" in one["args"]]
+    assert all(one["bytes"] > 0 for one in kernels)
+
+
+def slices_home(trace: dict[str, Any]) -> str:
+    """The computation of the slice that begins first and ends last: the entry's."""
+    slices = [one for one in trace["traceEvents"] if "hlo_op" in one.get("args", {})]
+    first = min(slices, key=lambda one: (one["ts"], -one["dur"]))
+    home: str = first["args"]["computation"]
+    return home
+
+
+def test_a_trace_that_breaks_the_rules_is_seen() -> None:
+    """The check itself: a slice that ends a nanosecond after its loop, one without a length."""
+    slices = [
+        {"ph": "X", "pid": 1, "tid": 1, "ts": 0.0, "dur": 1.0, "name": "loop"},
+        {"ph": "X", "pid": 1, "tid": 1, "ts": 0.5, "dur": 0.501, "name": "body"},
+    ]
+    assert misplaced({"traceEvents": slices}) == [
+        "body ends at 1.001, after what is around it: 1.0"
+    ]
+    assert (
+        len(misplaced({"traceEvents": [{"ph": "X", "pid": 1, "ts": 0, "dur": -1, "name": "x"}]}))
+        == 1
+    )
 
 
 def test_pictures_of_parts(tmp_path: Path) -> None:
