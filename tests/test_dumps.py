@@ -18,10 +18,12 @@ from hloopt.dumps import (
     matching_stages,
     parse_name,
     pick,
+    planned_elsewhere,
     read_dump,
 )
 from hloopt.dumps.names import side_kind
 from hloopt.errors import UsageError
+from tests.helpers.support import invoke
 
 TEXT = "HloModule m\n\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] negate(x)\n}\n"
 
@@ -87,6 +89,32 @@ NAMES = {
         "rank0", 1, "jit_f", "before", "before_optimizations", -1, "text"
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("label", "target_kind", "expected"),
+    [
+        ("cpu_after_optimizations", "cuda", "CPU"),
+        ("cpu_after_optimizations", "cpu", ""),
+        ("sm_9.0a_gpu_after_optimizations", "cpu", "GPU"),
+        ("gfx942_gpu_after_optimizations", "cpu", "GPU"),
+        ("gpu_after_optimizations", "cuda", ""),
+        ("after_optimizations", "cpu", ""),  # of a TPU, or of whatever else
+        ("before_optimizations", "cpu", ""),
+    ],
+)
+def test_plans_for_another_kind_of_device(label: str, target_kind: str, expected: str) -> None:
+    assert planned_elsewhere(label, target_kind) == expected
+
+
+def test_prices_of_plans_for_another_kind_of_device_are_noted(samples: Path) -> None:
+    """By all commands that price final modules; not where modules are planned by hloopt, or the device is right."""
+    dump, note = str(samples / "dump"), "note: XLA planned these modules for a CPU; --target host"
+    assert note in invoke("ls", dump, "--sort", "time", "--stage", "after").stderr
+    assert note not in invoke("ls", dump, "--sort", "time").stderr
+    done = invoke("ls", dump, "--sort", "time", "--stage", "after", "--target", "host")
+    assert note not in done.stderr
+    assert note in invoke("why", dump, dump).stderr
 
 
 @pytest.mark.parametrize("name", NAMES)

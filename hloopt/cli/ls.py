@@ -12,7 +12,7 @@ from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import PICK, folders_argument, json_option
-from hloopt.cli.predicting import predictor, target_options
+from hloopt.cli.predicting import note_other_devices, predictor, target_options
 from hloopt.cli.waiting import patience
 from hloopt.dumps import matching_modules, matching_stages, pick, read_dump
 from hloopt.errors import UsageError
@@ -110,7 +110,9 @@ def _priced(
         def step(found: Input) -> dict[str, object]:
             return {"cost": pricer.cost(found.module, found.name)}
 
-        rows, code = each_input(open_texts((name,)), step, "pricing")
+        texts = open_texts((name,))
+        note_other_devices((text.name for text in texts), predicting)
+        rows, code = each_input(texts, step, "pricing")
         codes.append(code)
         costs = pricer.costs([row["cost"] for row in rows if "cost" in row], sort)
         dumps.append({"folder": name, **costs.to_json()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -11,10 +12,11 @@ from hloopt.cli.options import Function
 from hloopt.cli.words import complete_model, complete_target
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
+from hloopt.dumps import parse_name, planned_elsewhere
 from hloopt.errors import UsageError
 from hloopt.targets import find_target
 
-__all__ = ["predictor", "target_options"]
+__all__ = ["note_other_devices", "predictor", "target_options"]
 
 _DEFAULT_MODEL = "xla-2026"
 _ABOUT_TIMES = ("by", "top")
@@ -69,3 +71,16 @@ def predictor(
             err=True,
         )
     return Predictor(model)
+
+
+def note_other_devices(files: Iterable[str], predictor: Predictor) -> None:
+    """Say on stderr that XLA planned modules of a dump for another kind of device than they are priced for."""
+    kind = predictor.target.kind
+    labels = dict.fromkeys(parse_name(Path(name).name).label for name in files)
+    found = next(filter(None, (planned_elsewhere(label, kind) for label in labels)), "")
+    if found:
+        device = "host" if found == "CPU" else "h200"
+        click.echo(
+            f"note: XLA planned these modules for a {found}; --target {device} prices them for such a device",
+            err=True,
+        )

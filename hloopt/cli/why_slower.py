@@ -11,6 +11,7 @@ import click
 from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import stages_of_sides
+from hloopt.cli.predicting import note_other_devices
 from hloopt.cli.waiting import patience
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
@@ -49,6 +50,7 @@ def compare_plans(ctx: click.Context, arguments: Sequence[str], options: WhyOpti
     if not any(stages):
         stages = _last(arguments[0]), _last(arguments[1])
     sides = open_each(arguments, stages)
+    note_other_devices((text.name for side in sides for text in side), options.predictor)
     given: list[GivenModule] = []
 
     def step(found: Input) -> dict[str, Any]:

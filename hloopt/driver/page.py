@@ -18,7 +18,7 @@ from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.run import read_task
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.driver.whatif import WantedPair, WhatIf
-from hloopt.dumps import parse_name, read_dump
+from hloopt.dumps import parse_name, planned_elsewhere, read_dump
 from hloopt.errors import HlooptError, UsageError
 from hloopt.findings import Planner, chosen_kinds, find
 from hloopt.fusion.advice import Advice
@@ -252,8 +252,7 @@ def _beside_xla(name: str, ready: Module, predictor: Predictor) -> dict[str, Any
         if after and mine and mine != after:
             plan, label = read_file(*after[0].paths()).module, after[0].label
             found = compare_kernels(plan, ready, predictor)
-            host = label.startswith("cpu_")
-            elsewhere = "" if host == (predictor.target.kind == "cpu") else "CPU" if host else "GPU"
+            elsewhere = planned_elsewhere(label, predictor.target.kind)
             return {"xla": content.beside_xla(found, label, elsewhere)}
     return {}
 

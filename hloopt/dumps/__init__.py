@@ -2,7 +2,7 @@
 
 from hloopt.dumps.content import gunzip, is_gzip, read_bytes
 from hloopt.dumps.directory import Dump, DumpFile, DumpModule, Stage, counts, read_dump
-from hloopt.dumps.names import OWN, DumpName, parse_name, stage_maker
+from hloopt.dumps.names import OWN, DumpName, parse_name, planned_elsewhere, stage_maker
 from hloopt.dumps.pick import matching_modules, matching_stages, pick
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "matching_stages",
     "parse_name",
     "pick",
+    "planned_elsewhere",
     "read_bytes",
     "read_dump",
     "stage_maker",

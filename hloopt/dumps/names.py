@@ -21,7 +21,7 @@ import re
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["OWN", "DumpName", "parse_name", "side_kind", "stage_maker"]
+__all__ = ["OWN", "DumpName", "parse_name", "planned_elsewhere", "side_kind", "stage_maker"]
 
 OWN = "hloopt-"
 """How the pipelines are called of stages that hloopt dumps."""
@@ -99,6 +99,14 @@ class DumpName:
     label: str = ""
     step: int = -1
     format: str = ""
+
+
+def planned_elsewhere(label: str, target_kind: str) -> str:
+    """CPU or GPU, where a final module's label names that and the target is of the other kind; else empty."""
+    found = re.match(r"(?P<cpu>cpu_)|(?:sm_\d|gfx\d|gpu_|cuda_|rocm_)", label)
+    if found is None or bool(found["cpu"]) == (target_kind == "cpu"):
+        return ""
+    return "CPU" if found["cpu"] else "GPU"
 
 
 def parse_name(file_name: str) -> DumpName:
