@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.documentation import recording
+from tests.helpers.command_server import commands as served_commands
 
 ROOT = Path(__file__).resolve().parent.parent
 _FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
@@ -51,13 +53,21 @@ def agrees(shown: str, printed: str, vary: bool) -> bool:
     return re.fullmatch(r"\s*.*\s*".join(parts), " ".join(printed.split()), re.DOTALL) is not None
 
 
-# The two set-up commands are what runs this suite; running them inside it would never end.
-ALL = [
-    (page, *example)
-    for page in PAGES
-    for example in examples(page)
-    if not example[0].startswith("make ") and not page.startswith("docs/tutorials/")
-]
+def _everywhere() -> dict[str, list[tuple[str, str, bool]]]:
+    """Pages that show a command, with what they show of its output; what several pages have is run once.
+
+    The two set-up commands are what runs this suite; running them inside it would never end.
+    """
+    found: dict[str, list[tuple[str, str, bool]]] = {}
+    for page in PAGES:
+        if not page.startswith("docs/tutorials/"):
+            for command, shown, vary in examples(page):
+                if not command.startswith("make "):
+                    found.setdefault(" ".join(command.split()), []).append((page, shown, vary))
+    return found
+
+
+ALL = _everywhere()
 TUTORIALS = [page for page in PAGES if page.startswith("docs/tutorials/")]
 
 
@@ -66,22 +76,29 @@ def _codes(command: str) -> tuple[int, ...]:
     return (0, 1) if re.search(r"hloopt diff [^|]*(\| (head|tail|grep) [^|]+)?$", command) else (0,)
 
 
+@pytest.fixture(scope="session")
+def programs() -> Iterator[Path]:
+    """A folder with an ``hloopt`` that starts at once."""
+    with served_commands() as folder:
+        yield folder
+
+
 @pytest.mark.parametrize(
-    ("page", "command", "shown", "vary"),
-    ALL,
-    ids=[f"{page}: {command}" for page, command, *_ in ALL],
+    "command", ALL, ids=[f"{ALL[command][0][0]}: {command}" for command in ALL]
 )
-def test_documented_command(
-    page: str, command: str, shown: str, vary: bool, tmp_path: Path
-) -> None:
-    """Typed at the top of the repository, the command does what the page says, and leaves nothing outside ``build``."""
-    _check(page, command, shown, tmp_path, vary=vary)
+def test_documented_command(command: str, tmp_path: Path, programs: Path) -> None:
+    """Typed at the top of the repository, the command does what each page says, and leaves nothing outside ``build``."""
+    printed = _run(command, tmp_path, programs)
+    for page, shown, vary in ALL[command]:
+        assert not shown or agrees(shown, printed, vary), f"{page}: {command}\n{printed}"
     assert {path.name for path in tmp_path.iterdir()} <= {"samples", "grammar", "build"}
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", TUTORIALS)
-def test_a_tutorial_from_its_first_command_to_its_last(page: str, tmp_path: Path) -> None:
+def test_a_tutorial_from_its_first_command_to_its_last(
+    page: str, tmp_path: Path, programs: Path
+) -> None:
     """In one folder, with the files that its reader saves; what is exported stays so."""
     for name, text in files(page).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -90,26 +107,27 @@ def test_a_tutorial_from_its_first_command_to_its_last(page: str, tmp_path: Path
     for command, shown, vary in examples(page):
         if command.startswith("export "):
             exported += f"{command}; "
-        else:
-            _check(page, exported + command, shown, tmp_path, vary=vary)
+            continue
+        printed = _run(exported + command, tmp_path, programs)
+        assert not shown or agrees(shown, printed, vary), f"{command}\n{printed}"
 
 
-def _check(page: str, command: str, shown: str, folder: Path, *, vary: bool) -> None:
-    """Run a command of a page at the top of what looks like the repository."""
+def _run(command: str, folder: Path, programs: Path) -> str:
+    """What a command prints at the top of what looks like the repository; it must succeed."""
     for name in ("samples", "grammar"):
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(ROOT / name)
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
         cwd=folder,
-        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "COLUMNS": "80"},
+        env={"PATH": f"{programs}:{Path(sys.executable).parent}:/usr/bin:/bin", "COLUMNS": "80"},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert result.returncode in _codes(command), f"{command}\n{result.stdout}{result.stderr}"
-    assert not shown or agrees(shown, result.stdout, vary), f"{command}\n{result.stdout}"
+    return result.stdout
 
 
 def test_what_a_page_shows_is_compared() -> None:

@@ -10,18 +10,21 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import json_option
 from hloopt.cli.waiting import patience
-from hloopt.cli.words import complete_target
+from hloopt.cli.words import complete_opcode, complete_target
+from hloopt.errors import UsageError
 from hloopt.interpret import has_evaluation
 from hloopt.ops import MANY, OPS
 from hloopt.report.console import TableColumn, product, records_table
 from hloopt.report.coverage import coverage, coverage_json, show_coverage
+from hloopt.spelling import missing
 from hloopt.targets import find_gpu
-from hloopt.targets.target import HOST
+from hloopt.targets.target import HOST, Target
 
 __all__ = ["command"]
 
 
 @click.command("ops", cls=GroupedCommand)
+@click.argument("opcodes", nargs=-1, metavar="[OPCODE]...", shell_complete=complete_opcode)
 @click.option("--unsupported", is_flag=True, help="Only opcodes that cannot be evaluated yet.")
 @click.option(
     "--device",
@@ -37,16 +40,22 @@ __all__ = ["command"]
     help="The GPU of --device gpu.",
 )
 @json_option
-def command(unsupported: bool, device: str | None, target: str, as_json: bool) -> None:
-    """List the opcodes of HLO: family, operands, attributes, and whether they can be evaluated.
+def command(
+    opcodes: tuple[str, ...], unsupported: bool, device: str | None, target: str, as_json: bool
+) -> None:
+    """List the opcodes of HLO, or some: family, operands, attributes, and whether they can be evaluated.
 
     \b
     Example:
       hloopt ops --unsupported
-      hloopt ops --device gpu
+      hloopt ops scatter sort --device gpu
     """
+    for opcode in opcodes:
+        if opcode not in OPS:
+            raise UsageError(missing(opcode, OPS, "there is no opcode"))
     if device is not None:
-        _kernels("" if device == "native" else target, as_json, unsupported=unsupported)
+        gpu = HOST if device == "native" else find_gpu(target)
+        _kernels(gpu, opcodes, as_json, unsupported=unsupported)
         return
     rows = [
         {
@@ -58,11 +67,12 @@ def command(unsupported: bool, device: str | None, target: str, as_json: bool) -
         }
         for row in sorted(OPS.values(), key=lambda row: row.opcode)
         if not (unsupported and has_evaluation(row.opcode))
+        if not opcodes or row.opcode in opcodes
     ]
     if as_json:
         write_json("ops", {"ops": rows})
     elif not rows:
-        click.echo(f"note: all {len(OPS)} opcodes can be evaluated", err=True)
+        click.echo(f"note: all {len(opcodes or OPS)} opcodes can be evaluated", err=True)
     else:
         made = records_table(_COLUMNS, rows, left=5)
         made.columns[0].no_wrap = True
@@ -83,10 +93,10 @@ _COLUMNS: Final = (
 )
 
 
-def _kernels(target: str, as_json: bool, *, unsupported: bool) -> None:
-    """The opcodes by their kernels, those of the native device where there is no ``target``."""
+def _kernels(target: Target, opcodes: tuple[str, ...], as_json: bool, *, unsupported: bool) -> None:
+    """The opcodes, all without any, by their kernels."""
     with patience("asking all kernels about all opcodes"):
-        rows = coverage(find_gpu(target) if target else HOST)
+        rows = coverage(target, opcodes or None)
     rows = [row for row in rows if not (unsupported and row.is_whole)]
     if as_json:
         write_json("ops", {"ops": [coverage_json(row) for row in rows]})

@@ -17,6 +17,7 @@ __all__ = [
     "complete_instruction",
     "complete_kernel",
     "complete_model",
+    "complete_opcode",
     "complete_pass",
     "complete_pipeline",
     "complete_preset",
@@ -46,6 +47,7 @@ def _names(module: str, names: str) -> Iterable[str]:
 complete_pass = complete("pipelines", "all_names")
 complete_preset = complete("pipelines", "PIPELINES")
 complete_target = complete("targets", "names")
+complete_opcode = complete("ops", "OPS")
 complete_model = complete("cost_models.registry", "model_names")
 
 

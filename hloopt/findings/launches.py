@@ -43,7 +43,7 @@ def side_by_side(subject: Subject) -> Iterator[FindingCandidate]:
         f"{len(small)} kernels of the entry move {largest:,} bytes or less each and take "
         f"{seconds * 1e6:.3g} us, nearly all of it launches. They do not wait for each other: "
         "some can be one kernel.",
-        (*_one_array(small), FindingRemedy("hloopt", f"{_JOINED} behind the other fusions")),
+        (*_one_array(small), FindingRemedy("hloopt", f"{_JOINED} after the other fusions")),
         _join,
         is_late=True,
     )

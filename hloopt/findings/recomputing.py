@@ -231,7 +231,7 @@ def _remedies(lines: Sequence[str], is_gradient: bool, limit: int) -> tuple[Find
     )
     return (
         FindingRemedy("model", model),
-        FindingRemedy("hloopt", f"rematerialize{{bytes={limit}}} behind the other passes"),
+        FindingRemedy("hloopt", f"rematerialize{{bytes={limit}}} after the other passes"),
     )
 
 
@@ -272,7 +272,7 @@ def orders(subject: Subject) -> Iterator[FindingCandidate]:
                 "--xla_cpu_enable_concurrency_optimized_scheduler=false on a CPU: XLA then orders "
                 "for memory, not to overlap",
             ),
-            FindingRemedy("hloopt", "schedule,copy-insertion behind the other passes"),
+            FindingRemedy("hloopt", "schedule,copy-insertion after the other passes"),
             FindingRemedy(
                 "model",
                 "jax.lax.optimization_barrier over what is to be done with first and the inputs of "

@@ -511,6 +511,16 @@ def test_ops_lists_every_opcode() -> None:
     assert (invoke("ops", "--unsupported").stderr == told) == (not lacking)
 
 
+def test_ops_lists_the_opcodes_that_are_named() -> None:
+    rows = json.loads(invoke("ops", "sort", "add", "--json").stdout)["ops"]
+    assert [row["opcode"] for row in rows] == ["add", "sort"]
+    (row,) = json.loads(invoke("ops", "tuple", "--device", "native", "--json").stdout)["ops"]
+    assert row["opcode"] == "tuple"
+    wrong = invoke("ops", "scater", "--device", "gpu")
+    assert wrong.exit_code == 2
+    assert wrong.stderr.endswith("there is no opcode 'scater'; did you mean 'scatter'?\n")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_name_the_command(shell: str) -> None:
     """Sourcing the script completes ``hloopt``."""
