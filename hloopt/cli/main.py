@@ -149,6 +149,14 @@ class _Commands(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(_WIDTH), COMMANDS[name][1]) for name in names])
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """As click does, but 0 where no one reads the help: its 1 would say that results differ."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            _forget_stdout()
+            raise click.exceptions.Exit(0) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

@@ -92,6 +92,9 @@ def prepare_streams() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # Undecodable bytes of file names go out as they came in.
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if sys.__stderr__ is not None and sys.stderr is sys.__stderr__:
+        raw = io.BufferedWriter(_Unread(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, "utf-8", "surrogateescape", line_buffering=True)
     sys.stderr = _Visible(sys.stderr)
     if sys.stdout.isatty():
         sys.stdout = _Piped(sys.stdout) if _is_relayed() else _Visible(sys.stdout)
@@ -103,6 +106,16 @@ def _is_relayed() -> bool:
     Such a pseudo-terminal has no size; otherwise it has that of mpiexec's terminal.
     """
     return "OMPI_COMM_WORLD_RANK" in os.environ and not os.get_terminal_size(1).columns
+
+
+class _Unread(io.FileIO):
+    """A file that drops what cannot be written: ``2>&1 | grep -m 1`` changes no exit code."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
 
 
 class _Closed(io.FileIO):

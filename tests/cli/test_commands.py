@@ -561,6 +561,25 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert result.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("hloopt --version", 0),
+        ("hloopt --help", 0),
+        ("hloopt check nofile 2>&1", 2),
+        ("hloopt run --nothing 2>&1", 2),
+        ("hloopt optimize - --print-changed=diff -o /dev/null 2>&1", 0),
+        ("hloopt check nofile 2> /dev/full", 2),
+    ],
+)
+def test_what_no_one_reads_changes_no_exit_code(command: str, code: int) -> None:
+    """Neither 1, which says that results differ, nor Python's 120."""
+    closed = shell(f"exec 3>&1; {{ sleep 0.2; {command}; echo $? >&3; }} | true", SOFTMAX)
+
+    assert closed.stdout == f"{code}\n"
+    assert closed.stderr == ""
+
+
 def test_an_unexpected_exception_is_one_message(tmp_path: Path) -> None:
     """A defect shows what to report, without a traceback, exit 70."""
     code = (

@@ -8,7 +8,7 @@ from click.shell_completion import ShellComplete
 
 from hloopt.cli.main import cli
 
-_CONTEXT = click.Context(cli, info_name="hloopt")
+_CONTEXT = cli.make_context("hloopt", [], resilient_parsing=True)
 _PARAMETERS = [
     (name, parameter)
     for name in cli.list_commands(_CONTEXT)

@@ -12,7 +12,7 @@ from hloopt.cli.main import COMMANDS, GROUPS, cli
 from hloopt.cli.replaced import REPLACED
 from tests.helpers.support import invoke
 
-_CONTEXT = click.Context(cli, info_name="hloopt")
+_CONTEXT = cli.make_context("hloopt", [], resilient_parsing=True)
 
 
 def command(name: str) -> click.Command:

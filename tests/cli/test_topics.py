@@ -15,7 +15,8 @@ from tests.helpers.support import invoke
 
 def options() -> set[str]:
     """The long options of all commands."""
-    group, context = cast("click.Group", cli), click.Context(cli)
+    group = cast("click.Group", cli)
+    context = cli.make_context("hloopt", [], resilient_parsing=True)
     commands = [group.get_command(context, name) for name in COMMANDS]
     params = [param for one in commands if one is not None for param in one.get_params(context)]
     return {name for param in params for name in param.opts if name.startswith("--")}

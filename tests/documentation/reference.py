@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import click
 from click.testing import CliRunner
 
 from hloopt import errors
@@ -43,7 +42,9 @@ def block(text: str, language: str = "text") -> str:
 
 def commands() -> str:
     """Every command with all its options, in the groups of ``hloopt --help``."""
-    top = click.Context(cli, info_name="hloopt", max_content_width=100, terminal_width=100)
+    top = cli.make_context(
+        "hloopt", [], resilient_parsing=True, max_content_width=100, terminal_width=100
+    )
     parts = ["# Commands\n", block(cli.get_help(top))]
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
