@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hloopt.cli import files
+from hloopt.cli.files import Input, InputText, read_input
 from hloopt.cli.main import COMMANDS, GROUPS, cli
 from hloopt.extras import jaxlib_python
 from tests.helpers.support import invoke
@@ -594,4 +596,29 @@ def test_an_unexpected_exception_is_one_message(tmp_path: Path) -> None:
     )
     assert result.returncode == 70
     assert "internal error: RuntimeError: boom" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("order", [("bad", "good", "unread"), ("unread", "good", "bad")])
+def test_a_defect_in_one_of_several_modules_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[str, ...]
+) -> None:
+    """The others have their rows, the message names its file, and the exit code is 70 wherever it is."""
+    for name, text in (("good", SOFTMAX), ("bad", SOFTMAX), ("unread", BROKEN)):
+        (tmp_path / f"{name}.hlo").write_text(text)
+
+    def read(text: InputText) -> Input:
+        if text.name.endswith("bad.hlo"):
+            raise RuntimeError("boom")
+        return read_input(text)
+
+    monkeypatch.setattr(files, "read_input", read)
+    result = invoke("stats", "--json", *(str(tmp_path / f"{name}.hlo") for name in order))
+    assert result.exit_code == 70
+    rows = {Path(row["file"]).stem: row for row in json.loads(result.stdout)["modules"]}
+    assert list(rows) == list(order)
+    assert rows["bad"]["error"] == {"kind": "RuntimeError", "message": "boom"}
+    assert "error" not in rows["good"]
+    assert rows["unread"]["error"]["line"] == 4
+    assert f"{tmp_path / 'bad.hlo'}: internal error: RuntimeError: boom" in result.stderr
     assert "Traceback" not in result.stderr
