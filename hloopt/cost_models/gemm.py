@@ -8,12 +8,18 @@
 flops a second of one core: no more than its units for matrices sustain, its shared memory feeds to them, and
 the second-level cache feeds to that.  The launch comes on top.  Squares of 6,144 and 8,192 in bf16 on an H100
 SXM are 691 and 693 TFLOP/s so, where cuBLAS was measured at 741 and 798 (public benchmark fast.cu).
+
+An aligned row begins at a multiple of 16 bytes, and is copied to shared memory past the registers.  No load is
+wider than what the start of every row is a multiple of, and none of less than 4 bytes is copied (``cp.async``,
+PTX ISA): each lane then loads and stores that many bytes.  Both take their turn with the reads of the units
+that multiply, since the memory of a core serves the 32 lanes of one access a clock (CUDA C++ Programming
+Guide, shared memory).  That is a lower bound: index arithmetic and the missing overlap come on top.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, gcd
 from typing import Final
 
 from hloopt.analysis.cost import Cost, instruction_cost
@@ -32,7 +38,16 @@ from hloopt.ir import Instruction
 from hloopt.targets import Target
 from hloopt.types import ArrayShape, DotDims
 
-__all__ = ["NAME", "GemmSizes", "best_time", "gemm_run_time", "product_shape"]
+__all__ = [
+    "ALIGNED",
+    "COPIED",
+    "NAME",
+    "GemmSizes",
+    "best_time",
+    "gemm_run_time",
+    "product_shape",
+    "row_alignment",
+]
 
 NAME: Final = "gemm"
 """The name of this model in reports."""
@@ -42,6 +57,9 @@ _FILL_NS: Final = 1000.0
 _SUSTAINED: Final = 0.8  # of the peak: wgmma on sm_90a, mma.sync elsewhere 0.6 to 0.95
 _SHARED_CLOCK_BYTES: Final = 128  # of one core
 _L2_CLOCK_BYTES: Final = 64  # that one core gets at most
+ALIGNED: Final = 16  # bytes of the widest load
+COPIED: Final = 4  # bytes from which on a load goes to shared memory by itself
+_LANES: Final = 32  # of one access
 _WARPS: Final = (2, 2)  # of a tile, in rows and columns
 _TILES: Final = (
     (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64), (32, 32), (16, 16),
@@ -71,7 +89,34 @@ def gemm_run_time(kernel: Instruction, target: Target) -> RunTime | None:
     rate = product_rate(kernel, product, target)
     if shape is None or not rate:
         return None
-    return best_time(shape, instruction_cost(kernel), target, rate)
+    loads = _loads(product) if product.opcode == "dot" else (ALIGNED, ALIGNED)
+    return best_time(shape, instruction_cost(kernel), target, rate, loads)
+
+
+def row_alignment(shape: ArrayShape) -> int:
+    """The bytes, 16 at most, that the start of each row in memory is a multiple of; less than one is one."""
+    if not shape.rank:
+        return ALIGNED
+    minor = shape.layout.minor_to_major[0] if shape.layout else shape.rank - 1
+    if shape.elements == shape.dims[minor]:
+        return ALIGNED
+    return max(1, gcd(shape.dims[minor] * shape.dtype.bits // 8, ALIGNED))
+
+
+def _loads(product: Instruction) -> tuple[int, int]:
+    """The bytes of the widest load of each factor, from the arrays in memory that it is computed of."""
+    left, right = (row_alignment(_in_memory(one).array) for one in product.operands[:2])
+    return left, right
+
+
+def _in_memory(factor: Instruction) -> Instruction:
+    """What a kernel reads for a factor: of several arrays the largest."""
+    while factor.operands and any(one.opcode == "fusion" for one in factor.home.callers):
+        arrays = [one for one in factor.operands if one.is_array]
+        if not arrays:
+            break
+        factor = max(arrays, key=lambda one: one.shape.byte_size)
+    return factor
 
 
 def product_shape(product: Instruction) -> GemmSizes | None:
@@ -130,15 +175,22 @@ def _made(product: Instruction, batch: int, rows: int, columns: int, depth: int)
     return GemmSizes(batch, rows, columns, depth, dtype.name, dtype.bits / 8)
 
 
-def best_time(product: GemmSizes, cost: Cost, target: Target, peak: float) -> RunTime:
+def best_time(
+    product: GemmSizes,
+    cost: Cost,
+    target: Target,
+    peak: float,
+    loads: tuple[int, int] = (ALIGNED, ALIGNED),
+) -> RunTime:
     """Of the tile and the split of the depth that take least; ``cost`` has the bytes of the whole kernel.
 
-    ``peak`` is the flops a second of the units that multiply.
+    ``peak`` is the flops a second of the units that multiply, ``loads`` the bytes of the widest load of each
+    factor.
     """
     bandwidth = target.memory_bandwidth * 1e-9
     reading, writing = cost.bytes_read / bandwidth, cost.bytes_written / bandwidth
     best = min(
-        (_parts(product, tile, split, target, peak) for tile in _TILES for split in _SPLITS),
+        (_parts(product, tile, split, target, peak, loads) for tile in _TILES for split in _SPLITS),
         key=lambda found: max(found[0], reading + writing) + found[1],
     )
     computing, summing, blocks = best
@@ -158,13 +210,18 @@ def best_time(product: GemmSizes, cost: Cost, target: Target, peak: float) -> Ru
 
 
 def _parts(
-    product: GemmSizes, tile: tuple[int, int], split: int, target: Target, peak: float
+    product: GemmSizes,
+    tile: tuple[int, int],
+    split: int,
+    target: Target,
+    peak: float,
+    loads: tuple[int, int],
 ) -> tuple[float, float, int]:
     """Nanoseconds of all waves, and of adding up parts of the depth; blocks."""
     rows, columns = tile
     depth = ceil(product.depth / split)
     blocks = product.batch * ceil(product.rows / rows) * ceil(product.columns / columns) * split
-    rate = _rate(product, tile, min(blocks, target.cores), target, peak)
+    rate = _rate(product, tile, min(blocks, target.cores), target, peak, loads)
     computing = ceil(blocks / target.cores) * 2 * rows * columns * depth / rate * 1e9
     if split == 1:
         return computing, 0.0, blocks
@@ -174,7 +231,12 @@ def _parts(
 
 
 def _rate(
-    product: GemmSizes, tile: tuple[int, int], cores: int, target: Target, peak: float
+    product: GemmSizes,
+    tile: tuple[int, int],
+    cores: int,
+    target: Target,
+    peak: float,
+    loads: tuple[int, int],
 ) -> float:
     """Flops a second of one of so many cores that work."""
     rows, columns = tile
@@ -183,6 +245,13 @@ def _rate(
     bytes_ = product.element_bytes
     fed = 2 * warp_rows * warp_columns / ((warp_rows + warp_columns) * bytes_)
     shared = clock * _SHARED_CLOCK_BYTES * fed
+    if min(loads) < COPIED:
+        accesses = sum(  # of loads and stores, for 1 of the depth
+            2 * side * bytes_ / (_LANES * load)
+            for side, load in zip(tile, loads, strict=True)
+            if load < COPIED
+        )
+        shared = 1 / (1 / shared + accesses / (2 * rows * columns * clock))
     cached = 2 * rows * columns / ((rows + columns) * bytes_)
     from_l2 = target.memory_bandwidth * L2_SPEEDUP / cores
     l2 = min(from_l2, clock * _L2_CLOCK_BYTES) * cached

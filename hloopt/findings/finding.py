@@ -14,6 +14,7 @@ __all__ = [
     "Finding",
     "FindingRemedy",
     "Gain",
+    "GainlessChange",
     "KernelShare",
     "LinkedCollectives",
     "LoopBuffer",
@@ -22,6 +23,7 @@ __all__ = [
     "RefusedArray",
     "RemedyWay",
     "Spent",
+    "unit_of",
 ]
 
 Measure: TypeAlias = Literal["time", "memory", "compile time", "accuracy"]
@@ -30,6 +32,11 @@ compiles, elements of the results that are wrong."""
 
 RemedyWay: TypeAlias = Literal["model", "flag", "hloopt"]
 """Where a change is made: in the user's program, by a flag of XLA, by a pass or a lock file of hloopt."""
+
+
+def unit_of(measure: Measure, counted: str) -> str:
+    """What figures of a measure count; ``counted`` where that is neither time nor memory."""
+    return {"time": "seconds", "memory": "bytes"}.get(measure, counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ class Gain:
             "verdict": self.verdict,
             "reason": self.reason,
             "part": self.part or None,
-            "unit": {"time": "seconds", "memory": "bytes"}.get(self.measure, self.unit),
+            "unit": unit_of(self.measure, self.unit),
             "measured": None if self.measured is None else self.measured.to_json(),
         }
 
@@ -171,6 +178,41 @@ class Finding:
             "blocking": list(self.blocking),
             "remedies": [one.to_json() for one in self.remedies],
             "gain": self.gain.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GainlessChange:
+    """A change that was tried and is no finding.
+
+    before, after  of what the kind is about: seconds, bytes or what is counted, in ``unit``
+    remedy         the change in the user's terms, the first of its candidate
+    reason         why it is no finding
+    """
+
+    kind: str
+    title: str
+    instruction: str
+    line: str
+    measure: Measure
+    before: float
+    after: float
+    unit: str
+    remedy: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "kind": self.kind,
+            "instruction": self.instruction,
+            "line": self.line,
+            "measure": self.measure,
+            "before": self.before,
+            "after": self.after,
+            "unit": unit_of(self.measure, self.unit),
+            "remedy": self.remedy,
+            "reason": self.reason,
         }
 
 

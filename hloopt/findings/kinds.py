@@ -35,6 +35,7 @@ from hloopt.findings import (
     running,
     summed_products,
     temporaries,
+    unaligned,
     unrolled,
 )
 from hloopt.findings.finding import Measure
@@ -76,6 +77,7 @@ KINDS: Final = tuple(
     for row in (
         ("one-hot-product", "product with a one-hot matrix", "time", products.one_hot),
         ("thin-product", "product too thin for matrix units or a BLAS", "time", products.thin),
+        ("unaligned-product", "product of rows at odd addresses", "time", unaligned.products),
         ("summed-product", "product written as multiply and sum", "time", summed_products.summed),
         (
             "product-order",

@@ -16,6 +16,7 @@ from hloopt.findings.finding import (
     ContendedScatter,
     Finding,
     FindingRemedy,
+    GainlessChange,
     KernelShare,
     LinkedCollectives,
     LoopBuffer,
@@ -29,7 +30,7 @@ from hloopt.findings.peak import PeakUse, peak_use
 from hloopt.findings.planning import Planner, check_planned_for, is_planned
 from hloopt.findings.products import reduced_dot
 from hloopt.findings.temporaries import largest_kept
-from hloopt.findings.trials import FindingCandidate, Subject, Tried
+from hloopt.findings.trials import FindingCandidate, Gainless, Subject, Tried
 from hloopt.interpret.shards import meshes_of
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
@@ -74,7 +75,7 @@ class Findings(Displayed):
     scatters  whose time depends on how many indices are equal
     links     what collectives take, by kind and link
     rows      the findings, those that gain most first
-    useless   how many candidates were tried and gained nothing, or changed the results, by kind
+    useless   changes that were tried and gained nothing, or changed the results
     untried   how many smaller candidates were left out, by kind
     """
 
@@ -93,7 +94,7 @@ class Findings(Displayed):
     scatters: tuple[ContendedScatter, ...]
     links: tuple[LinkedCollectives, ...]
     rows: tuple[Finding, ...]
-    useless: dict[str, int]
+    useless: tuple[GainlessChange, ...]
     untried: dict[str, int]
     measured: JoinedTimes | None = None
 
@@ -116,7 +117,7 @@ class Findings(Displayed):
             "scatters": [one.to_json() for one in self.scatters],
             "collectives": [one.to_json() for one in self.links],
             "findings": [one.to_json() for one in self.rows],
-            "without_gain": self.useless,
+            "without_gain": [one.to_json() for one in self.useless],
             "untried": self.untried,
             "measured": None
             if run is None
@@ -177,7 +178,7 @@ def find(
         contended(subject),
         linked(subject),
         tuple(found.best() if real.device is None else found.measured(real.device)),
-        found.useless,
+        tuple(found.useless),
         found.untried,
         run,
     )
@@ -218,7 +219,7 @@ class _Search:
         self.begin = begin
         self.run = run
         self.found: list[tuple[Finding, Tried]] = []
-        self.useless: dict[str, int] = {}
+        self.useless: list[GainlessChange] = []
         self.untried: dict[str, int] = {}
 
     def add(self, kind: FindingKind) -> None:
@@ -230,11 +231,8 @@ class _Search:
             self.untried[kind.name] = len(groups) - len(tried)
         for group in tried:
             self.begin(f"{kind.name}: %{group[0].sites[0].name}")
-            found = [
-                (made, one)
-                for one in _ways(group)
-                if (made := self.subject.tried(one, kind.measure)) is not None
-            ]
+            tries = [(self.subject.tried(way, kind.measure), way) for way in _ways(group)]
+            found = [(made, way) for made, way in tries if isinstance(made, Tried)]
             if found:
                 most = max(made.gain.saved for made, _ in found)
                 made, way = next(pair for pair in found if pair[0].gain.saved >= _ENOUGH * most)
@@ -242,7 +240,11 @@ class _Search:
                 if remedies:
                     self.found.append((self._finding(kind, way, made, remedies), made))
             else:
-                self.useless[kind.name] = self.useless.get(kind.name, 0) + 1
+                self.useless += [
+                    _gainless(kind, way[0], made)
+                    for made, way in tries
+                    if isinstance(made, Gainless)
+                ]
 
     def _weight(self, group: Sequence[FindingCandidate]) -> float:
         return sum(_bytes(one) * self.subject.runs(one.sites[0])[0] for one in group)
@@ -323,6 +325,22 @@ class _Search:
             return row.gain.saved / all_of_it if all_of_it else 0.0
 
         return sorted(self.found, key=lambda row: -weight(row))[: self.most]
+
+
+def _gainless(kind: FindingKind, candidate: FindingCandidate, made: Gainless) -> GainlessChange:
+    site = candidate.sites[0]
+    return GainlessChange(
+        kind.name,
+        kind.title,
+        site.name,
+        next(iter(_lines(site.module, candidate.sites)), ""),
+        kind.measure,
+        made.before,
+        made.after,
+        candidate.unit,
+        candidate.remedies[0].text,
+        made.reason,
+    )
 
 
 def _is_refuted(row: Finding) -> bool:

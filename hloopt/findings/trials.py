@@ -24,7 +24,7 @@ from hloopt.prover.trials import TrialOptions
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.verifier import verify_module
 
-__all__ = ["CountedFigure", "FindingCandidate", "ModuleChange", "Subject", "Tried"]
+__all__ = ["CountedFigure", "FindingCandidate", "Gainless", "ModuleChange", "Subject", "Tried"]
 
 ModuleChange: TypeAlias = Callable[[Module, Sequence[Instruction]], bool]
 """Makes the change at instructions of a copy; False where it cannot be made there after all."""
@@ -59,6 +59,8 @@ class FindingCandidate:
     holds     what must be so of the plans before and after it, for the gain to be of this cause
     instead   the same with another change, which counts where it gains more
     narrows   whether the change asks for more of indices than the module does: then inputs are made for it
+    priced    makes what is planned and priced instead, where a user does once, outside of the program, what the
+              change does in it for the results to be compared
     exact     makes what the changed module is compared with, where the results of the given one are wrong;
               ``exactly`` says what that is
     """
@@ -76,6 +78,7 @@ class FindingCandidate:
     holds: Callable[[ProgramPlan, ProgramPlan], bool] | None = None
     instead: FindingCandidate | None = None
     narrows: bool = False
+    priced: ModuleChange | None = None
     exact: ModuleChange | None = None
     exactly: str = ""
 
@@ -97,6 +100,15 @@ class Tried:
     plans: tuple[ProgramPlan, ProgramPlan]
     inputs_of: Module
     times: int
+
+
+@dataclass(frozen=True)
+class Gainless:
+    """A change that is no finding: its figures before and after, and why."""
+
+    before: float
+    after: float
+    reason: str
 
 
 class Subject:
@@ -129,8 +141,8 @@ class Subject:
         """Whether changes are tried in the whole module."""
         return self.module.instruction_count() <= _WHOLE
 
-    def tried(self, group: Sequence[FindingCandidate], measure: Measure) -> Tried | None:
-        """What the changes of one cause gain together; None where none can be made or nothing is gained.
+    def tried(self, group: Sequence[FindingCandidate], measure: Measure) -> Tried | Gainless | None:
+        """What the changes of one cause gain together; None where none can be made.
 
         In a large module the first is tried, in the part around it, and counts as often as all of them run.
         """
@@ -145,22 +157,24 @@ class Subject:
         moved = replace(first, sites=sites)
         return self._compared(_Trial((moved,), measure, part.module, before, times))
 
-    def _compared(self, trial: _Trial) -> Tried | None:
+    def _compared(self, trial: _Trial) -> Tried | Gainless | None:
         before, is_late = trial.plan, trial.group[0].is_late
         given = before.module if is_late else trial.module
         changed = trial.changed(given)
         if changed is None:
             return None
-        if is_late:
-            after = self.planner.priced(changed, before.provenance)
-        else:
-            after = self.planner.plan(changed, trial.wanted)
-        figures = trial.figures(changed, after)
         first, times = trial.group[0], trial.times
+        made = trial.changed(given, first.priced) if first.priced else changed
+        assert made is not None, "what can be changed can be priced"
+        if is_late:
+            after = self.planner.priced(made, before.provenance)
+        else:
+            after = self.planner.plan(made, trial.wanted)
+        figures = trial.figures(made, after)
         if not _gains(trial.measure, *figures):
-            return None
+            return Gainless(*figures, "no gain")
         if first.holds is not None and not first.holds(before, after):
-            return None
+            return Gainless(*figures, _objection(trial.measure, before, after))
         # The first of two modules says what their inputs are.
         compared = (changed, given) if first.narrows else (given, changed)
         if first.exact is not None:
@@ -169,7 +183,7 @@ class Subject:
             compared = exact, changed
         verdict, reason = _verdict(compared, before, first.tolerance)
         if verdict == "differ":
-            return None
+            return Gainless(*figures, "the results would differ")
         gain = Gain(
             trial.measure,
             *figures,
@@ -262,6 +276,14 @@ def _gains(measure: Measure, before: float, after: float) -> bool:
     """Whether a change is worth a paragraph: 2 % of what it is about, and not within the model's rounding."""
     least = {"time": 0.5e-6, "memory": float(1 << 19)}.get(measure, 0.0)
     return before - after > max(0.02 * before, least)
+
+
+def _objection(measure: Measure, before: ProgramPlan, after: ProgramPlan) -> str:
+    """Why a change that gains by its own measure is no finding by what its kind demands of the plans."""
+    if measure == "time":
+        return "less than the prices may be off by"
+    slower = after.seconds > before.seconds
+    return "a run would take too long" if slower else "the gain is of another cause"
 
 
 def _as_written(module: Module) -> tuple[float, float]:

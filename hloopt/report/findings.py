@@ -14,6 +14,7 @@ from hloopt.findings import (
     Finding,
     Findings,
     Gain,
+    GainlessChange,
     KernelShare,
     LinkedCollectives,
     LoopBuffer,
@@ -33,8 +34,10 @@ __all__ = ["kinds_json", "kinds_table", "show_findings"]
 _WIDTH: Final = 80
 _INDENT: Final = "   "
 _MUCH: Final = 1 << 20
-_LINKS: Final = 6
 """Bytes of a peak from which on it is told what is alive there."""
+_LINKS: Final = 6
+_GAINLESS: Final = 3
+"""Changes without gain that are named, those of time that come nearest to one."""
 _VERDICTS: Final = {"nothing verified": "no result has a finite number, so nothing is verified"}
 _HOW: Final = {"model": "in the program", "flag": "XLA flag", "hloopt": "hloopt"}
 
@@ -144,7 +147,7 @@ def _ratio(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _figure(gain: Gain, value: float) -> str:
+def _figure(gain: Gain | GainlessChange, value: float) -> str:
     if gain.measure == "time":
         return seconds(value)
     if gain.measure == "memory":
@@ -153,7 +156,7 @@ def _figure(gain: Gain, value: float) -> str:
 
 
 def _nothing(found: Findings) -> str:
-    tried = sum(found.useless.values())
+    tried = len(found.useless)
     if not tried:
         return "nothing found that could be changed"
     return f"nothing found that gains: {tried} change{'' if tried == 1 else 's'} tried"
@@ -178,9 +181,6 @@ def _maybe(value: float | None) -> str:
 
 
 def _notes(found: Findings) -> Iterator[str]:
-    if found.rows and found.useless:
-        tried = sum(found.useless.values())
-        yield f"- {tried} other change{'' if tried == 1 else 's'} tried without gain"
     if found.peak_bytes >= _MUCH:
         yield f"- {_peak_text(found)}"
     if found.peak.written is not None:
@@ -199,9 +199,26 @@ def _notes(found: Findings) -> Iterator[str]:
             yield f"- {_scatter_text(scatter)}"
     for linked in found.links[:_LINKS]:
         yield f"- {_link_text(linked)}"
+    nearest = sorted((row for row in found.useless if row.measure == "time"), key=_part_left)
+    for change in nearest[:_GAINLESS]:
+        yield f"- {_gainless_text(change)}"
+    left = len(found.useless) - len(nearest[:_GAINLESS])
+    if left and (found.rows or nearest):
+        yield f"- {left} other change{'' if left == 1 else 's'} tried without gain"
     if found.untried:
         left = sum(found.untried.values())
         yield f"- {left} smaller candidates were not tried: a larger -n tries more"
+
+
+def _part_left(row: GainlessChange) -> float:
+    return row.after / row.before if row.before else 1.0
+
+
+def _gainless_text(row: GainlessChange) -> str:
+    """``thin-product for %dot at m.py:7: 2.6 ms -> 2.7 ms, no gain (write it as ...)``."""
+    place = f" at {row.line}" if row.line else ""
+    change = f"{_figure(row, row.before)} -> {_figure(row, row.after)}"
+    return f"{row.kind} for %{row.instruction}{place}: {change}, {row.reason} ({row.remedy})"
 
 
 def _peak_text(found: Findings) -> str:

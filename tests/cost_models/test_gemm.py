@@ -8,7 +8,13 @@ import pytest
 
 import hloopt
 from hloopt.analysis.cost import Cost
-from hloopt.cost_models.gemm import GemmSizes, best_time, gemm_run_time, product_shape
+from hloopt.cost_models.gemm import (
+    GemmSizes,
+    best_time,
+    gemm_run_time,
+    product_shape,
+    row_alignment,
+)
 from hloopt.targets import find_target
 
 H100 = find_target("h100")
@@ -180,3 +186,59 @@ def test_published_products_of_two_devices() -> None:
         for dtype, size in (("f16", 512), ("f32", 512), ("f16", 4096), ("f16", 8192))
     }
     assert all(-0.2 < one < 1 for one in off.values())
+
+
+@pytest.mark.parametrize(
+    ("shape", "bytes_"),
+    [
+        ("bf16[64,1001]", 2),
+        ("bf16[64,1002]", 4),
+        ("bf16[64,1004]", 8),
+        ("bf16[64,1008]", 16),
+        ("bf16[1001,64]{0,1}", 2),
+        ("f32[64,1001]", 4),
+        ("s8[64,1001]", 1),
+        ("bf16[1,1001]", 16),
+        ("bf16[]", 16),
+    ],
+)
+def test_rows_begin_where_their_length_says(shape: str, bytes_: int) -> None:
+    """The largest power of two, 16 at most, that divides the bytes of a row; the layout says what a row is."""
+    assert row_alignment(read(f"  ROOT x = {shape} parameter(0)").array) == bytes_
+
+
+def dot_time(left: int, right: int, dtype: str = "bf16", more: str = "") -> float:
+    """Nanoseconds of 4,096 by 4,096 results, with rows of so many elements on the left and on the right."""
+    line = (
+        f"  x = {dtype}[4096,{left}] parameter(0)\n  w = {dtype}[{left},{right}] parameter(1)\n"
+        f"  ROOT d = {dtype}[4096,{right}] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    )
+    time = gemm_run_time(read(line), H200)
+    assert time is not None
+    return time.exec_ns
+
+
+def test_odd_rows_take_longer_than_even_ones() -> None:
+    """In 16 bits; rows of a multiple of 4 bytes are copied as aligned ones are."""
+    aligned = dot_time(4096, 4096)
+    assert dot_time(4095, 4095) > 1.4 * aligned
+    assert dot_time(4094, 4094) == pytest.approx(aligned, rel=0.01)
+    assert dot_time(4095, 4095, "f32") == pytest.approx(dot_time(4096, 4096, "f32"), rel=0.01)
+
+
+def test_a_fusion_loads_what_it_reads_and_not_what_it_computes() -> None:
+    """A factor that is sliced in the kernel has the rows of the array in memory."""
+    arguments = "  x = bf16[4096,{row}] parameter(0)\n  w = bf16[4096,{row}] parameter(1)\n"
+    body = (
+        "  a = bf16[4096,4095] slice(x), slice={[0:4096], [0:4095]}\n"
+        "  b = bf16[4095,4095] slice(w), slice={[0:4095], [0:4095]}\n"
+        "  ROOT d = bf16[4096,4095] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    )
+    call = "  ROOT k = bf16[4096,4095] fusion(x, w), kind=kCustom, calls=f"
+    times = []
+    for row in (4095, 4096):
+        given = arguments.format(row=row)
+        time = gemm_run_time(read(given + call, f"f {{\n{given}{body}}}\n"), H200)
+        assert time is not None
+        times.append(time.exec_ns)
+    assert times[0] > 1.4 * times[1]

@@ -107,7 +107,8 @@ def judged(name: str, kind: str, target: str, folder: Path) -> Row:
     looked = hloopt.why(sides[0], target, kinds=[kind], most=20)
     promised = promise(looked, kind)
     found = measured(name, target, kind, measure, folder, facts, sides)
-    why = "" if promised else f"not found ({looked.useless or 'no candidate'})"
+    tried = f"{len(looked.useless)} tried" if looked.useless else "no candidate"
+    why = "" if promised else f"not found ({tried})"
     return Row(name, kind, target, promised, found, why, measure)
 
 

@@ -1,8 +1,8 @@
 """Are questions answered by one command?  ``python -m tests.findings.questions``: a line each, and the count.
 
 ``questions.toml`` beside this file has the commands and what their output has to name; the modules are in
-``$HLOOPT_CORPUS/questions``.  ``yes`` is an output, within ``LIMIT`` seconds, that names all of it, ``partly`` one that
-names some of it, and what is missing is printed.  A question that ``needs`` XLA is left out where
+``$HLOOPT_CORPUS/questions``.  ``yes`` is an output, within ``LIMIT`` processor seconds, that names all of it, ``partly``
+one that names some of it, and what is missing is printed.  A question that ``needs`` XLA is left out where
 ``HLOOPT_XLA_PYTHON`` names no Python that has it.  ``--only TEXT`` chooses by the command, ``--least PERCENT`` makes a
 smaller share of ``yes`` an exit code of 1.
 """
@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
-import time
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT = 60
+GIVEN_UP = 10 * LIMIT
+"""Seconds of the clock, since other work on the machine takes its part."""
 TABLE = Path(__file__).with_suffix(".toml")
 
 
@@ -43,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The verdict on a question's output: ``yes``, ``partly`` or ``no``, with what is missing, and how long it took."""
+    """The verdict on a question's output: ``yes``, ``partly`` or ``no``, with what is missing, and the processor's seconds."""
 
     question: Question
     verdict: str
@@ -65,9 +67,15 @@ def judged(question: Question, output: str, seconds: float, *, timed_out: bool =
     return Answer(question, verdict, tuple(missing), seconds)
 
 
+def spent() -> float:
+    """The processor's seconds of all processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def ask(question: Question, folder: Path) -> Answer:
     """Run the command in the folder of the modules, in a terminal of 80 columns."""
-    begin = time.monotonic()
+    begin = spent()
     try:
         done = subprocess.run(
             [sys.executable, "-m", "hloopt", *shlex.split(question.command)],
@@ -77,12 +85,13 @@ def ask(question: Question, folder: Path) -> Answer:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LIMIT,
+            timeout=GIVEN_UP,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return judged(question, "", time.monotonic() - begin, timed_out=True)
-    return judged(question, done.stdout, time.monotonic() - begin)
+        return judged(question, "", spent() - begin, timed_out=True)
+    seconds = spent() - begin
+    return judged(question, done.stdout, seconds, timed_out=seconds > LIMIT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 import hloopt
 from hloopt.cost_models.predictor import Predictor
@@ -13,6 +15,7 @@ from hloopt.findings import FindingKind, FindingRemedy, Planner, find, kind_exam
 from hloopt.findings.parts import cut_out
 from hloopt.findings.trials import FindingCandidate, ModuleChange, Subject
 from hloopt.ir import Instruction, Module, edit
+from hloopt.report.findings import show_findings
 from hloopt.targets import find_target
 
 LONG = """HloModule long
@@ -91,15 +94,23 @@ def test_a_change_of_the_results_is_no_finding() -> None:
     text = "HloModule m\nENTRY e { x = f32[900000] parameter(0) ROOT r = f32[900000] sine(x) }"
     found = find(hloopt.parse(text), planner(), "xla-gpu-2026", [_kind(without)])
     assert not found.rows
-    assert found.useless == {"test": 1}
+    (tried,) = found.useless
+    assert (tried.kind, tried.instruction, tried.remedy) == ("test", "r", "change it")
+    assert tried.reason == "the results would differ"
+    assert tried.after < tried.before
 
 
 def test_a_change_without_gain_is_no_finding() -> None:
     """The price decides, not the detector."""
-    text = "HloModule m\nENTRY e { x = f32[900000] parameter(0) ROOT r = f32[900000] sine(x) }"
-    found = find(hloopt.parse(text), planner(), "xla-gpu-2026", [_kind(_nothing)])
+    module = "HloModule m\nENTRY e { x = f32[900000] parameter(0) ROOT r = f32[900000] sine(x) }"
+    found = find(hloopt.parse(module), planner(), "xla-gpu-2026", [_kind(_nothing)])
     assert not found.rows
-    assert found.useless == {"test": 1}
+    (tried,) = found.useless
+    assert (tried.reason, tried.before) == ("no gain", tried.after)
+    text = StringIO()
+    show_findings(found, Console(width=80, file=text))
+    shown = " ".join(text.getvalue().split())
+    assert "test for %r: 14 us -> 14 us, no gain (change it)" in shown
 
 
 def test_what_stands_at_one_line_is_one_finding() -> None:
