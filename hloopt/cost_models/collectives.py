@@ -25,9 +25,16 @@ from hloopt.interpret.shards import meshes_of
 from hloopt.ir import Instruction
 from hloopt.ops.traits import COLLECTIVE, DONES, STARTS
 from hloopt.targets import Target
-from hloopt.types import AxisRef, MeshGroups
+from hloopt.types import AxisRef, MeshGroups, TupleShape
 
-__all__ = ["LINKS", "CollectiveForm", "collective_form", "collective_run_time"]
+__all__ = [
+    "LINKS",
+    "CollectiveForm",
+    "collective_form",
+    "collective_opcode",
+    "collective_run_time",
+    "result_bytes",
+]
 
 LINKS: Final = "links"
 """The name of this model in reports."""
@@ -71,7 +78,8 @@ def collective_form(collective: Instruction, target: Target) -> CollectiveForm |
     """None for other ops, on devices whose links are not in the table, and for groups of one device."""
     generation = "" if target.capability is None else str(target.capability[0])
     tables = _tables()
-    if generation not in tables["network"] or collective.opcode not in _RINGS | _PAIRS:
+    collective = _collective(collective)
+    if generation not in tables["network"] or collective_opcode(collective) not in _RINGS | _PAIRS:
         return None
     groups = _groups(collective)
     group = max(groups, key=len, default=())
@@ -89,6 +97,25 @@ def collective_form(collective: Instruction, target: Target) -> CollectiveForm |
     return CollectiveForm(group, _axes(collective, groups), nodes, link, inside) if inside else None
 
 
+def _collective(instruction: Instruction) -> Instruction:
+    """What an ``async-start`` runs; every other instruction itself."""
+    return instruction.calls.root if instruction.opcode == "async-start" else instruction
+
+
+def collective_opcode(collective: Instruction) -> str:
+    """``all-gather`` of ``all-gather-start``, and of an ``async-start`` that runs one."""
+    opcode = _collective(collective).opcode
+    return opcode.removesuffix("-start") if opcode in STARTS else opcode
+
+
+def result_bytes(collective: Instruction) -> int:
+    """The bytes of the result; starts that return their operands, too, have it second."""
+    shape = collective.shape
+    if collective.opcode in STARTS - {"all-reduce-start"} and isinstance(shape, TupleShape):
+        shape = shape.elements[1]
+    return shape.byte_size
+
+
 def _groups(collective: Instruction) -> tuple[DeviceGroup, ...]:
     module = collective.module
     counts = (
@@ -97,7 +124,7 @@ def _groups(collective: Instruction) -> tuple[DeviceGroup, ...]:
     )
     replicas, partitions = counts
     try:
-        if collective.opcode == "collective-permute":
+        if collective_opcode(collective) == "collective-permute":
             pairs = collective.attributes.get("source_target_pairs") or ()
             first = next((one for pair in pairs for one in pair), 0)
             at = first if partitions > 1 else first * partitions
@@ -121,23 +148,26 @@ def _axes(collective: Instruction, groups: tuple[DeviceGroup, ...]) -> tuple[str
 
 
 def collective_run_time(collective: Instruction, target: Target) -> RunTime | None:
-    """Without the launch, which NCCL's own call contains; None as ``collective_form``."""
+    """Without the launch, which NCCL's own call contains; None as ``collective_form``.
+
+    What a start begins is priced where it starts, as if the done came next.
+    """
     form = collective_form(collective, target)
     if form is None:
         return None
+    collective = _collective(collective)
+    opcode = collective_opcode(collective)
     read = sum(operand.shape.byte_size for operand in collective.operands)
-    written = collective.shape.byte_size
+    written = result_bytes(collective)
     count = len(form.group)
     steps, sent = 1, float(max(read, written))
-    if collective.opcode in _RINGS:
-        rounds = 2 if collective.opcode == "all-reduce" else 1
+    if opcode in _RINGS:
+        rounds = 2 if opcode == "all-reduce" else 1
         steps = rounds * (count - 1)
         sent *= steps / count
-    between = (
-        steps // (count - 1) * (form.nodes - 1) if collective.opcode in _RINGS else form.nodes > 1
-    )
+    between = steps // (count - 1) * (form.nodes - 1) if opcode in _RINGS else form.nodes > 1
     spent = min(
-        _ring_ns(ring, form, steps, int(between), sent, collective.opcode in _REDUCING)
+        _ring_ns(ring, form, steps, int(between), sent, opcode in _REDUCING)
         for ring in _tables()["ring"].values()
     )
     rate = target.memory_bandwidth * 1e-9

@@ -7,7 +7,7 @@ from typing import Final
 
 from hloopt.analysis.effects import Effects
 from hloopt.analysis.trip_count import iteration_bounds
-from hloopt.cost_models.collectives import collective_form
+from hloopt.cost_models.collectives import collective_form, collective_opcode, result_bytes
 from hloopt.findings.finding import FindingRemedy, LinkedCollectives
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
@@ -49,7 +49,7 @@ def linked(subject: Subject) -> tuple[LinkedCollectives, ...]:
     for row in plan.rows:
         form = collective_form(row.instruction, target)
         if form is not None:
-            found.setdefault((row.instruction.opcode, str(form)), []).append(row)
+            found.setdefault((collective_opcode(row.instruction), str(form)), []).append(row)
     rows = (
         LinkedCollectives(
             opcode,
@@ -57,7 +57,7 @@ def linked(subject: Subject) -> tuple[LinkedCollectives, ...]:
             tuple(row.instruction.name for row in same),
             max(same, key=lambda row: row.seconds).line,
             sum(row.counted for row in same),
-            sum(row.instruction.shape.byte_size * row.runs for row in same),
+            sum(result_bytes(row.instruction) * row.runs for row in same),
             sum(row.seconds for row in same),
             all(row.known for row in same),
         )

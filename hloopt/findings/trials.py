@@ -53,7 +53,8 @@ class FindingCandidate:
     change    makes it on a copy, given the sites there
     blocking  instructions that stand in the way
     tolerance what the results may differ by, where the change itself rounds more coarsely
-    counted   of compile time and accuracy: the figure, counted in the module before and after, in ``unit``
+    counted   the figure of the module before and after, in ``unit``: of compile time and accuracy, and of time
+              where that is not the sum of all kernels
     wanted    pairs of instructions that fusion is to put into one kernel, besides the change
     is_late   whether the change is made in the plan, without ``sites``, which it does not have
     holds     what must be so of the plans before and after it, for the gain to be of this cause
@@ -187,7 +188,7 @@ class Subject:
         gain = Gain(
             trial.measure,
             *figures,
-            "predicted" if first.counted is None else "counted",
+            "predicted" if first.counted is None or trial.measure == "time" else "counted",
             (before.seconds * times, after.seconds * times),
             (before.peak_bytes, after.peak_bytes),
             verdict,

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 import hloopt
-from hloopt.cost_models.collectives import LINKS, collective_form, collective_run_time
+from hloopt.cost_models.collectives import (
+    LINKS,
+    collective_form,
+    collective_opcode,
+    collective_run_time,
+    result_bytes,
+)
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.ir import Instruction
@@ -89,3 +95,34 @@ def test_one_device_needs_no_link() -> None:
     predictor = Predictor(model_for("xla-2026", target("h200")))
     assert predictor.predict(alone).by != LINKS
     assert predictor.predict(both).by == LINKS
+
+
+GATHERED = """HloModule m, num_partitions=8
+gathered {
+  a = bf16[128,1024] parameter(0)
+  ROOT g = bf16[1024,1024] all-gather(a), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0},
+      use_global_device_ids=true
+}
+ENTRY main {
+  w = bf16[128,1024] parameter(0)
+  now = bf16[1024,1024] all-gather(w), channel_id=2, replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0},
+      use_global_device_ids=true
+  start = (bf16[128,1024], bf16[1024,1024]) all-gather-start(w), channel_id=3, replica_groups={{0,1,2,3,4,5,6,7}},
+      dimensions={0}, use_global_device_ids=true
+  done = bf16[1024,1024] all-gather-done(start)
+  called = ((bf16[128,1024]), bf16[1024,1024]) async-start(w), calls=gathered
+  ended = bf16[1024,1024] async-done(called)
+  ROOT r = (bf16[1024,1024], bf16[1024,1024], bf16[1024,1024]) tuple(now, done, ended)
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["start", "called"])
+def test_a_start_takes_as_long_as_its_collective(name: str) -> None:
+    """Plans of GPUs have starts and dones; the operand that a start returns is not moved."""
+    module = hloopt.parse(GATHERED)
+    now, start = (collective_run_time(module[one], target("h200")) for one in ("now", name))
+    assert now is not None
+    assert start == now
+    assert collective_opcode(module[name]) == "all-gather"
+    assert result_bytes(module[name]) == 2 * 1024 * 1024
