@@ -8,6 +8,7 @@ from typing import Final
 from hloopt.dataclass import dataclass
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
+from hloopt.findings.products import is_sure_on_host
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.passes.loops.carried import CarriedState, growth_obstacle, reads
@@ -82,6 +83,7 @@ def _candidate(
         ),
         _inside,
         (loop,),
+        holds=is_sure_on_host if subject.planner.predictor.target.kind == "cpu" else None,
     )
 
 
