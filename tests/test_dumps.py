@@ -115,6 +115,8 @@ def test_prices_of_plans_for_another_kind_of_device_are_noted(samples: Path) -> 
     done = invoke("ls", dump, "--sort", "time", "--stage", "after", "--target", "host")
     assert note not in done.stderr
     assert note in invoke("why", dump, dump).stderr
+    assert note in invoke("gate", dump, dump, "--max", "time<=+0").stderr
+    assert note not in invoke("gate", dump, dump, "--max", "kernels<=+0").stderr
 
 
 @pytest.mark.parametrize("name", NAMES)

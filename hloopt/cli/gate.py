@@ -12,7 +12,7 @@ from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.json_out import SCHEMA, write_json
 from hloopt.cli.options import json_option, pick_options, stages_of_sides
-from hloopt.cli.predicting import predictor, target_options
+from hloopt.cli.predicting import note_other_devices, predictor, target_options
 from hloopt.driver.gating import GATED_STAGES, GATED_TARGET
 from hloopt.driver.writing import check_writable, write_text
 from hloopt.errors import UsageError
@@ -94,6 +94,8 @@ def command(
     model = predictor(target, cost_model)
     stages = [one or GATED_STAGES for one in stages_of_sides(ctx)]
     sides = open_each([base, head], stages)
+    if model is not None:
+        note_other_devices((text.name for side in sides for text in side), model)
     found: list[GivenModule] = []
 
     def step(read: Input) -> dict[str, Any]:

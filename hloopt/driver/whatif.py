@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hloopt.cost_models.predictor import Predictor
     from hloopt.driver.passes import Chosen
     from hloopt.fusion.explained import Lost
-    from hloopt.fusion.history import FusionStep, Refusal
+    from hloopt.fusion.history import FusionHistory, FusionStep, Refusal
     from hloopt.fusion.provenance import Provenance
     from hloopt.ir import Module
     from hloopt.kernels.costs import KernelCost
@@ -72,6 +72,7 @@ class PricedPairs:
     changed  whether the plan is another one
     planned  whether all of it was planned again; if not, ``seconds`` is the plan's time and what the
              cost model said of this pair alone, and ``kernels`` is 0
+    reason   why the plan is the same, where that is known
     """
 
     pairs: tuple[WantedPair, ...]
@@ -79,6 +80,7 @@ class PricedPairs:
     seconds: float
     changed: bool
     planned: bool = True
+    reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -96,6 +98,7 @@ class PricedPairs:
             "seconds": self.seconds,
             "made": self.changed,
             "planned": self.planned,
+            "reason": self.reason,
             "lock": "".join(pair.lock for pair in self.pairs),
         }
 
@@ -134,7 +137,7 @@ class WhatIf:
     def before(self) -> tuple[int, float]:
         """Kernels and seconds of the plan as the strategies make it."""
         if self._before is None:
-            self._before = self._plan(())
+            self._before = self._plan(())[0]
         return self._before
 
     def set_before(self, costs: Sequence[KernelCost]) -> None:
@@ -146,10 +149,30 @@ class WhatIf:
 
         Raises ``UsageError`` for a malformed pattern.
         """
-        found = self._plan(tuple(pair.row for pair in pairs))
-        return PricedPairs(pairs, *found, found != self.before)
+        found, history = self._plan(tuple(pair.row for pair in pairs))
+        changed = found != self.before
+        reasons = () if changed else (self._why_not(pair, history) for pair in pairs)
+        return PricedPairs(pairs, *found, changed, reason="; ".join(filter(None, reasons)))
 
-    def _plan(self, pairs: tuple[PairRow, ...]) -> tuple[int, float]:
+    def _why_not(self, pair: WantedPair, history: FusionHistory) -> str:
+        """Why a decision about a pair changes nothing: its names, or what refused it even so."""
+        start, _ = self._rest
+        for text in (pair.producer, pair.consumer):
+            pattern = parse_pattern(text)
+            if not any(pattern.matches(one) for one in start.instructions()):
+                return f"nothing is called {text} before fusion"
+        refusals = [
+            refusal
+            for plan in history.plans
+            for refusal in plan.refusals
+            if pair.fuse
+            and pair.computation in ("", refusal.computation)
+            and pair.producer in refusal.producers.members
+            and (pair.consumer in refusal.consumers.members or not refusal.consumer)
+        ]
+        return refusals[-1].decision.reason if refusals else ""
+
+    def _plan(self, pairs: tuple[PairRow, ...]) -> tuple[tuple[int, float], FusionHistory]:
         start, pipeline = self._rest
         module = clone_module(start)
         histories = Histories()
@@ -157,7 +180,7 @@ class WhatIf:
         advice = Advice((*advisers, *installed_rules()), histories)
         pipeline.run(module, controls=replace(self.chosen.controls, advice=advice))
         rows = kernel_costs(module, self.predictor)
-        return len(rows), sum(row.seconds for row in rows)
+        return (len(rows), sum(row.seconds for row in rows)), histories.of(module)
 
     @cached_property
     def _rest(self) -> tuple[Module, Pipeline]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from threading import Lock
 from typing import Final
 
 from hloopt.cost_models.predictor import Predictor
@@ -46,6 +47,8 @@ class DocumentAnswers:
     def __init__(self, module: Module, predictor: Predictor) -> None:
         self.module = module
         self.predictor = predictor
+        self._planning = Lock()
+        self._unfused: list[UnfusedArray] | None = None
 
     @cached_property
     def prices(self) -> KernelPrices:
@@ -106,8 +109,14 @@ class DocumentAnswers:
     def unfused(self) -> list[UnfusedArray]:
         """The arrays between kernels that instructions of the text write, as ``hloopt explain`` lists them.
 
-        Raises as ``explained``.
+        Planned once, whatever threads ask: an editor asks at each look.  Raises as ``explained``.
         """
+        with self._planning:
+            if self._unfused is None:
+                self._unfused = self._found_unfused()
+            return self._unfused
+
+    def _found_unfused(self) -> list[UnfusedArray]:
         found: dict[Instruction, UnfusedArray] = {}
         explained = self.explained()
         rows = [] if explained.fusion is None else explained.fusion.json.get("arrays", [])

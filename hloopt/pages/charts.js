@@ -86,7 +86,7 @@ function rooflineChart(rows, target, open) {
     return dot;
   });
   const drawn = s("svg", { viewBox: `0 0 ${WIDE} ${tall}`, class: "chart", role: "img", "aria-label": "roofline" }, axes(marks), slope, ...lines, ...dots, ...names,
-    label((WIDE + EDGE) / 2, tall - 4, "flops per byte"));
+    label((WIDE + EDGE) / 2, tall - 4, "flops per byte"), label(EDGE - 6, 10, "flop/s", "end"));
   const key = ["memory", "compute", "launch", "contention", "link"].map((bound) => h("span", {}, h("i", { class: `dot ${bound}` }), `bound by ${bound}`));
   return h("figure", {}, drawn, h("figcaption", { class: "key" }, key));
 }

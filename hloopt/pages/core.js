@@ -44,7 +44,7 @@ function timeText(seconds) {
   const sign = seconds < 0 ? "-" : "";
   const size = Math.abs(seconds);
   for (const [unit, scale] of [["s", 1], ["ms", 1e-3], ["us", 1e-6]])
-    if (size >= scale) return `${sign}${three(size / scale)} ${unit}`;
+    if (size >= 0.9995 * scale) return `${sign}${three(size / scale)} ${unit}`;
   return `${sign}${three(size / 1e-9)} ns`;
 }
 const shareText = (value) => (value >= 0.0005 ? `${(100 * value).toFixed(1)} %` : value > 0 ? "<0.1 %" : "");
@@ -95,7 +95,7 @@ function linkTo(number, text) {
   return h("a", { href: hashOf("i", key), title: program.texts[number].slice(0, 600), class: "name" },
     parted(text ?? program.names[number]));
 }
-const lineLink = (line) => (line ? h("a", { href: hashOf("source", line), title: line }, parted(shortLine(line))) : "");
+const lineLink = (line) => (line ? h("a", { href: hashOf("source", line), title: line }, shortLine(line)) : "");
 const bar = (share) => h("span", { class: "bar" }, h("i", { style: { width: `${Math.min(100, 100 * share)}%` } }));
 const note = (...said) => h("p", { class: "soft" }, said);
 function code(text, name = "") {

@@ -17,7 +17,7 @@ async function show(name, key, box) {
   try { made = await make(key, box); } catch (error) { made = h("p", { class: "problem" }, `This part cannot be shown: ${error.message}`); }
   if (turn !== wanted) return;
   view.replaceChildren(h("h2", {}, title), made);
-  if (overview.problem) view.prepend(h("p", { class: "problem", role: "alert" }, `This is the page as it was: ${overview.problem}`));
+  if (overview.problem) view.prepend(h("div", { class: "problem", role: "alert" }, "This is the page as it was, for the file cannot be read:", h("pre", {}, overview.problem)));
   document.title = `${title} · ${overview.module}`;
   if (current !== name) scrollTo(0, 0);
   current = name;

@@ -1,7 +1,7 @@
 // The sections of the page, and the panel about one instruction.
 
 const kernelColumns = (whole) => [
-  { head: "kernel", kind: "wide main", cell: (row) => linkTo(row.at), sort: (row) => program.names[row.at], find: (row) => program.names[row.at] },
+  { head: "kernel", kind: "wide main", cell: (row) => [linkTo(row.at), row.equal ? h("small", {}, ` and ${plural(row.equal, "equal one")}`) : ""], sort: (row) => program.names[row.at], find: (row) => program.names[row.at] },
   { head: "computes", kind: "opt wide", text: (row) => computes(row.at), sort: (row) => computes(row.at) },
   { head: "from", kind: "opt wide", cell: (row) => h("span", {}, lineLink(row.lines[0] ?? ""), row.lines.length > 1 ? ` and ${row.lines.length - 1} more` : ""), sort: (row) => row.lines[0] ?? "", find: (row) => row.lines.join(" ") },
   { head: "bound by", kind: "opt", text: (row) => row.bound + (row.coalesced ? "" : ", uncoalesced"), sort: (row) => row.bound },
@@ -11,6 +11,20 @@ const kernelColumns = (whole) => [
   { head: "all", kind: "num", text: (row) => timeText(row.seconds), sort: (row) => row.seconds },
   { head: "share", kind: "num share", cell: (row) => [shareText(row.seconds / whole), bar(row.seconds / whole)], sort: (row) => row.seconds },
 ];
+
+// Equal kernels as one row, with the time and the launches of all: those whose code is the same.
+async function together(rows) {
+  const { first } = hasPart("code") ? await part("code") : { first: {} };
+  const groups = new Map();
+  for (const row of rows) {
+    const key = first[row.at] ?? row.at, group = groups.get(key);
+    if (!group) { groups.set(key, { ...row, equal: 0 }); continue; }
+    group.seconds += row.seconds; group.counted += row.counted; group.equal += 1;
+    const bounds = group.launches + row.launches;
+    group.launches = `${bounds.includes("<=") ? "<=" : ""}${group.counted.toLocaleString("en")}${bounds.includes("+") ? "+" : ""}`;
+  }
+  return [...groups.values()].sort((a, b) => b.seconds - a.seconds);
+}
 
 // What a fusion computes: its ops by number, the most frequent first.
 function computes(number) {
@@ -41,7 +55,7 @@ function overviewSection() {
       figure(counts.launches.toLocaleString("en"), "launches a run", given.launches !== counts.launches ? `${given.launches.toLocaleString("en")} as given` : ""),
       figure(bytesText(counts.bytes), "read and written", `${bytesText(given.bytes)} as given`),
       figure(bytesText(counts.peak), "of memory", "as XLA assigns it"),
-      figure(counts.instructions.toLocaleString("en"), "instructions", `${given.instructions.toLocaleString("en")} as given`)),
+      figure(counts.instructions.toLocaleString("en"), "instructions, bodies of fusions included", `${given.instructions.toLocaleString("en")} as given`)),
     seconds ? h("section", {}, h("h3", {}, "What the time is bound by"), spent) : "",
     later(overviewTables));
 }
@@ -55,11 +69,11 @@ function later(make) {
 }
 
 async function overviewTables() {
-  const rows = await part("kernels");
+  const rows = await part("kernels"), groups = await together(rows);
   await instructions();
   return [findings(overview.findings),
     h("h3", {}, "What costs most"),
-    table(kernelColumns(overview.seconds), rows.slice(0, 10), { open: (row) => inspect(row.at), empty: "no kernel runs" }),
+    table(kernelColumns(overview.seconds), groups.slice(0, 10), { open: (row) => inspect(row.at), empty: "no kernel runs" }),
     rows.length > 10 ? h("p", {}, h("a", { href: "#kernels" }, `all ${plural(rows.length, "kernel")}`)) : "",
     overview.notes.length ? h("section", {}, h("h3", {}, "Notes"), h("ul", { class: "soft" }, overview.notes.map((one) => h("li", {}, one)))) : ""];
 }
@@ -69,15 +83,20 @@ function findings(rows) {
     const text = { time: timeText, memory: bytesText, "compile time": countText }[gain.measure] ?? ((value) => value.toPrecision(2));
     return `${gain.measure}: ${text(gain.before)} → ${text(gain.after)}${gain.part ? ` for the part around it, ${plural(gain.part, "instruction")}` : ""}, ${gain.how}; results: ${gain.verdict}`;
   };
-  const card = (row) => h("li", {}, h("b", {}, row.title), " ", named(row.computation, row.instruction), row.others.length ? ` and ${row.others.length} more ` : " ", row.lines.slice(0, 2).flatMap((one) => [lineLink(one), " "]),
+  const card = (row) => h("li", {}, h("b", {}, row.title), " ", named(row.computation, row.instruction), row.others.length ? ` and ${row.others.length.toLocaleString("en")} more ` : " ", row.lines.slice(0, 2).flatMap((one) => [lineLink(one), " "]),
     h("p", {}, row.why), h("ul", {}, row.remedies.map((one) => h("li", {}, h("small", {}, `${{ model: "in the program", flag: "by a flag of XLA", hloopt: "by hloopt" }[one.way]}: `), one.text))), h("small", {}, gained(row)));
   return h("section", {}, h("h3", {}, "What would help"), rows.length ? h("ol", { class: "cards" }, rows.map(card)) : note("No change that hloopt tried gains anything."));
 }
 
+let equalTogether = true;
 async function kernelsSection() {
-  const rows = await part("kernels");
+  const rows = await part("kernels"), groups = await together(rows);
   await instructions();
-  return table(kernelColumns(overview.seconds), rows, { open: (row) => inspect(row.at), filter: true, empty: "no kernel runs" });
+  const choose = h("select", { "aria-label": "rows", onchange: (event) => { equalTogether = event.target.value === "equal"; show("kernels"); } },
+    h("option", { value: "equal", selected: equalTogether }, "equal kernels together"), h("option", { value: "each", selected: !equalTogether }, "each kernel by itself"));
+  const shown = equalTogether ? groups : rows;
+  return h("div", {}, groups.length < rows.length ? h("div", { class: "tools" }, choose) : "",
+    table(kernelColumns(overview.seconds), shown, { open: (row) => inspect(row.at), filter: true, empty: "no kernel runs" }));
 }
 
 const microText = (value) => (value === null ? "" : timeText(value * 1e-6));
@@ -155,7 +174,7 @@ async function memorySection() {
 }
 
 async function rooflineSection() {
-  const rows = await part("kernels");
+  const rows = await together(await part("kernels"));
   await instructions();
-  return h("div", {}, note("Each circle is a kernel, placed by its flops per byte and by the rate of its predicted time; its area is the time of all its launches. Kernels to the left of the knee can be no faster than the memory, those to the right of it no faster than the arithmetic units."), rooflineChart(rows, overview.target, inspect));
+  return h("div", {}, note("Each circle is a kernel, equal ones are one; it is placed by its flops per byte and by the rate of its predicted time; its area is the time of all its launches. Kernels to the left of the knee can be no faster than the memory, those to the right of it no faster than the arithmetic units."), rooflineChart(rows, overview.target, inspect));
 }

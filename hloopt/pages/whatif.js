@@ -5,7 +5,8 @@ const chosen = new Map();  // the rows that the lock file has, by their tables
 function changeCell(row, found) {
   if (row.seconds === null) return "not priced";
   const change = row.seconds - found.seconds;
-  return h("b", { class: change < 0 ? "better" : change > 0 ? "worse" : "" }, change ? (row.planned ? "" : "≈ ") + changeText(change) : row.made ? "none" : "not possible");
+  const text = change ? (row.planned ? "" : "≈ ") + changeText(change) : row.made ? "none" : "no other plan";
+  return [h("b", { class: change < 0 ? "better" : change > 0 ? "worse" : "" }, text), row.reason ? h("small", {}, ` ${row.reason}`) : ""];
 }
 const whatifColumns = (found, changed) => {
   const planned = (row, text) => (row.seconds === null ? "" : text(row));

@@ -288,7 +288,7 @@ def test_marks_are_priced_by_the_server(browser: Any, tmp_path: Path) -> None:
         page.locator('.stage g[data-key="loop_add_fusion"]').click(modifiers=["Shift"])
         page.get_by_role("button", name="price it").click()
         page.wait_for_function(
-            "() => /not possible|none|[+-][0-9.]+ .s/.test($('marks').innerText)"
+            "() => /no other plan|none|[+-][0-9.]+ .s/.test($('marks').innerText)"
         )
         page.evaluate("location.hash = 'i/e%2Floop_add_fusion'")
         page.get_by_role("button", name="write the C++").click()
@@ -298,6 +298,34 @@ def test_marks_are_priced_by_the_server(browser: Any, tmp_path: Path) -> None:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_equal_kernels_are_one_row(browser: Any, tmp_path: Path) -> None:
+    """With the time and the launches of all; each by itself where that is chosen."""
+    layers = "".join(
+        f"  d{at} = f32[64,64] dot({f'y{at - 1}' if at else 'x'}, x), lhs_contracting_dims={{1}}, "
+        f"rhs_contracting_dims={{0}}\n  y{at} = f32[64,64] sine(d{at})\n"
+        for at in range(4)
+    )
+    text = f"HloModule m\n\nENTRY e {{\n  x = f32[64,64] parameter(0)\n{layers}  ROOT r = f32[64,64] negate(y3)\n}}\n"
+    path = tmp_path / "p.html"
+    path.write_text(hloopt.page(hloopt.parse(text, "m.hlo")).to_html())
+    page, wrong = opened(browser, f"{path.as_uri()}#kernels")
+    page.wait_for_selector("main tbody tr")
+    # Three products, three sines, the first product, whose sides are one array, and the last fusion.
+    assert page.locator("main tbody tr").count() == 4
+    sums = page.evaluate(
+        "part('kernels').then(async rows => [await together(rows), rows].map("
+        "list => [list.reduce((all, row) => all + row.seconds, 0), list.reduce((all, row) => all + row.counted, 0)]))"
+    )
+    assert sums[0] == pytest.approx(sums[1])
+    first = page.locator("main tbody tr").first.inner_text()
+    assert "and 2 equal ones" in first
+    page.get_by_label("rows", exact=True).select_option("each")
+    page.wait_for_function("() => document.querySelectorAll('main tbody tr').length === 8")
+    assert "equal" not in page.locator("main tbody").inner_text()
+    assert wrong == []
+    page.context.close()
 
 
 def test_times_by_computation_and_name_scope(browser: Any, address: str) -> None:

@@ -83,6 +83,14 @@ def test_any_pair_is_priced(served: tuple[PageServer, Path]) -> None:
     assert (status, row["pairs"][0]["fuse"], row["made"]) == (200, False, True)
     assert row["seconds"] > server.page.parts["whatif"]["seconds"]
     assert '[[nofuse]]\nproducer = "s"' in row["lock"]
+    same = {"what": "fuse", "producer": "d", "consumer": "s"}
+    kept = json.loads(asked(server, place, json.dumps({"pairs": [same]}), **token)[1])
+    assert not kept["made"]
+    assert kept["reason"] == "the producer cannot be computed element by element"
+    unknown = {**same, "consumer": "q"}
+    kept = json.loads(asked(server, place, json.dumps({"pairs": [unknown]}), **token)[1])
+    assert kept["reason"] == "nothing is called q before fusion"
+    assert row["reason"] == ""
     more = {"what": "part", "producer": "c", "consumer": "r"}
     both = json.loads(asked(server, place, json.dumps({"pairs": [pair, more]}), **token)[1])
     assert both["kernels"] == row["kernels"] + 1
