@@ -67,9 +67,10 @@ def command(
     """Write a page about a module: what costs, why, and what each pass and decision did.
 
     The page is one HTML file that needs no network: what the time goes to, by kernel and by line of the
-    program; the graph, which unfolds by namespace; the code of kernels beside their HLO; every decision about
-    fusion with both prices, and what the plan would cost with another one; what passes changed; the memory
-    alive; the roofline; for a module of a dump XLA's own plan beside ours. Each instruction has an address.
+    program; the graph, which unfolds by namespace; the CUDA C and the C++ of kernels beside their HLO; every
+    decision about fusion with both prices, and what the plan would cost with another one, for any two boxes
+    that are marked in the graph with --serve; what passes changed; the memory alive; the roofline; for a module
+    of a dump XLA's own plan beside ours. Each instruction has an address.
     It begins with the changes that hloopt why finds. Of a dump one file is about the largest module, a
     directory gets a page of each.
 
