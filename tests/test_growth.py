@@ -31,7 +31,7 @@ _LITTLE: Final = 3000
 """Calls below which a step says nothing about growth."""
 _ROWS: Final = (
     "binary_chain", "calls", "carried", "conditionals", "control_chain", "copies", "dots_of_one", "fan_out",
-    "loops", "movement", "reduces", "slices", "tuples", "updates", "wide_tuple",
+    "loops", "movement", "reduces", "slices", "tuples", "updates", "updates_read", "wide_tuple",
 )  # fmt: skip
 """Shapes that each pass is put to."""
 
@@ -175,6 +175,17 @@ def test_simplify_costs_what_it_writes() -> None:
 def test_a_wide_concatenate_takes_its_operands_in_one_by_one() -> None:
     """Producers that nothing tells apart are judged once for all of them."""
     assert _exponent("priority-fusion", "concatenate", 60) <= _EXPONENT
+
+
+@pytest.mark.parametrize("shape", ["concatenate", "joined_slices"])
+def test_a_very_wide_one_takes_several_in_at_once(shape: str) -> None:
+    """Steps, each of which looks at all operands: three times the operands, at most half as many more."""
+    counts = []
+    for size in (400, 1200):
+        module = hloopt.parse(SHAPES[shape](size))
+        run = partial(parse_pipeline("priority-fusion").run, module)
+        counts.append(count_calls(run, "_follow"))
+    assert counts[1] <= counts[0] * 1.5
 
 
 @pytest.mark.parametrize("name", ["parse", "print", "verify", "fingerprint"])

@@ -60,6 +60,16 @@ class CodeRoom:
         self._pairs[producer, consumer] = self._of(producer), self._of(consumer), both
         return ALLOWED
 
+    def has(self, producer: Instruction, consumer: Instruction, count: int, ir_size: int) -> bool:
+        """Whether so many producers like this one surely fit in a kernel with the consumer."""
+        instructions = count * body_size(producer) + body_size(consumer)
+        least = MOST_CODE.of(instructions // 2)
+        if ir_size * LINE_BYTES <= least:
+            return True
+        ours, theirs = self._of(producer), self._of(consumer)
+        size = theirs.size + count * theirs.reads.get(producer, 0) * ours.size
+        return size <= max(least, MOST_CODE.of(max(ours.instructions, theirs.instructions)))
+
     def of_pair(
         self, producer: Instruction, consumer: Instruction, *, is_result: bool = False
     ) -> Written:

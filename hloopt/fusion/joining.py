@@ -9,11 +9,11 @@ A body is *in order* when it is in post-order from its root, operands first: as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from hloopt.fusion import apply
-from hloopt.fusion.merge import first_instruction, needed_by
+from hloopt.fusion.merge import copy_in_all, first_instruction, needed_by
 from hloopt.ir import Computation, Instruction, edit
 
 __all__ = ["Joiner"]
@@ -56,6 +56,11 @@ class Joiner:
         else:
             del self._orders[body]
         return fusion
+
+    def fuse_all(self, producers: Sequence[Instruction], fusion: Instruction) -> None:
+        """As ``fuse`` of each in turn: producers of one result each, which the fusion alone reads, once."""
+        self._orders.pop(fusion.calls, None)
+        copy_in_all(fusion, producers)
 
     def _met(self, body: Computation) -> _Met | None:
         """The parameters of a body, which is put in order; None where that cannot be."""

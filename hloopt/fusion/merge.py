@@ -21,6 +21,7 @@ __all__ = [
     "arrange_operands",
     "arrange_results",
     "copy_in",
+    "copy_in_all",
     "first_instruction",
     "fusion_aliases",
     "has_tuple_root",
@@ -140,6 +141,29 @@ def copy_in(fusion: Instruction, source: Instruction, *, alone: bool) -> dict[in
     return inner
 
 
+def copy_in_all(fusion: Instruction, sources: Sequence[Instruction]) -> None:
+    """``copy_in`` of several sources in turn, which looks at the fusion's operands once for all of them.
+
+    Each source has one result, which the fusion alone reads, once; the fusion computes something already.
+    """
+    body = fusion.calls
+    at = first_instruction(body)
+    assert at is not None
+    kept = fusion_aliases(fusion)
+    parameters = _Parameters(fusion, body, at)
+    gone = [parameters.of(source) for source in sources]
+    for source, parameter in zip(sources, gone, strict=True):
+        edit.replace_uses(parameter, _copy(source, [0], parameters, at)[0])
+        while (before := at._previous) is not None and before.opcode != "parameter":
+            at = before
+        parameters.begin_at(at)
+        for waited in source.control_predecessors:
+            edit.add_control_edge(waited, fusion)
+    edit.remove_parameters(body, gone)
+    edit.remove_operands(fusion, set(sources))
+    set_aliases(fusion, kept)
+
+
 def _copy(
     source: Instruction, numbers: list[int], parameters: _Parameters, at: Instruction | Computation
 ) -> dict[int, Instruction]:
@@ -213,6 +237,10 @@ class _Parameters:
         self._of: dict[Instruction, Instruction] = {}
         for operand, parameter in zip(fusion.operands, body.parameters, strict=True):
             self._of.setdefault(operand, parameter)
+
+    def begin_at(self, at: Instruction) -> None:
+        """New parameters come before another instruction from now on."""
+        self._at = at
 
     def of(self, operand: Instruction) -> Instruction:
         """The parameter for an operand, made where there is none."""

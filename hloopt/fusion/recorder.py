@@ -77,6 +77,11 @@ class FusionRecorder:
             return forbid("out-of-fuel", limit=len(self.plan.steps))
         return ALLOWED
 
+    def allowed(self, most: int) -> int:
+        """How many of so many more fusions may be made."""
+        left = most if self.fuel < 0 else min(most, self.fuel - len(self.plan.steps))
+        return max(0, left if self.log.fuel is None else min(left, self.log.fuel))
+
     def fused(
         self,
         producer: Instruction,

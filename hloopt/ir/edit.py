@@ -45,6 +45,7 @@ __all__ = [
     "remove",
     "remove_computation",
     "remove_operands",
+    "remove_parameters",
     "rename",
     "rename_computation",
     "replace_instruction",
@@ -394,9 +395,23 @@ def remove(instruction: Instruction) -> None:
     unlink(computation, instruction)
     del computation.by_name[instruction.name]
     if instruction.opcode == "parameter":
-        renumber_without(computation, instruction)
+        renumber_without(computation, (instruction,))
     instruction.operands = ()
     instruction.computation = None
+
+
+def remove_parameters(computation: Computation, gone: Collection[Instruction]) -> None:
+    """Take several unused parameters out; those behind them move up.
+
+    Callers must no longer pass operands for them.  Raises ``ValueError`` while anything uses one.
+    """
+    for parameter in gone:
+        if parameter.users or computation.root is parameter:
+            raise ValueError(f"{parameter.name} is still used")
+        unlink(computation, parameter)
+        del computation.by_name[parameter.name]
+        parameter.computation = None
+    renumber_without(computation, gone)
 
 
 def add_computation(module: Module, computation: Computation) -> Computation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Collection
 from typing import Any, Final
 
 from hloopt.ir.computation import Computation
@@ -109,12 +110,14 @@ def _number(parameter: Instruction) -> int:
     return parameter.parameter_number
 
 
-def renumber_without(computation: Computation, parameter: Instruction) -> None:
-    """Remove a parameter; those behind it move up."""
-    index = computation.parameters.index(parameter)
-    del computation.parameters[index]
-    for number in range(index, len(computation.parameters)):
-        computation.parameters[number].attributes["parameter_number"] = number
+def renumber_without(computation: Computation, gone: Collection[Instruction]) -> None:
+    """Remove parameters; those behind them move up."""
+    known, removed = computation.parameters, set(gone)
+    first = min(map(known.index, gone), default=len(known))
+    left = [parameter for parameter in known[first:] if parameter not in removed]
+    known[first:] = left
+    for number, parameter in enumerate(left, first):
+        parameter.attributes["parameter_number"] = number
 
 
 def operands_with(

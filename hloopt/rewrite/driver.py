@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import field
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from hloopt.analysis.values import Values
 from hloopt.dataclass import dataclass
@@ -93,6 +93,7 @@ class _Driver:
     history: dict[Instruction, History] = field(default_factory=dict)
     fights: Fights = field(default_factory=Fights)
     values: Values = field(default_factory=Values)
+    memory: dict[type, Any] = field(default_factory=dict)
     has_dynamic: bool = False
 
     def push(self, instruction: Instruction) -> None:
@@ -124,6 +125,7 @@ class _Driver:
                     self.fast_math,
                     values=self.values,
                     floats_are_real=self.floats_are_real,
+                    memory=self.memory,
                 )
                 result = rule.apply(found)
                 objection = _objection(found, result, rule) if result is not None else found.refusal

@@ -82,6 +82,7 @@ class Match(Maker):
     """A pattern found at ``root``; ``match.A`` is what the variable ``A`` stands for.
 
     ``make``, ``constant`` and ``splat`` build right before the root and carry its metadata.
+    ``memory`` is for what rules find out about the computation, whose values no rewrite changes.
     """
 
     root: Instruction
@@ -91,6 +92,7 @@ class Match(Maker):
     refusal: str = ""
     values: Values = field(default_factory=Values)
     floats_are_real: bool = False
+    memory: dict[type, Any] = field(default_factory=dict)
 
     @property
     def inner(self) -> Instruction:

@@ -62,6 +62,46 @@ def concatenate(n: int) -> str:
     return _module([*lines, f"ROOT r = f32[{n},64] concatenate({parts}), dimensions={{0}}"])
 
 
+def joined_slices(n: int) -> str:
+    """A concatenate of n slices of one array, each with an op of its own."""
+    lines = [f"p = f32[{n},64] parameter(0)", f"e = f32[{n},64] exponential(p)"]
+    for i in range(n):
+        at = 7 * i % n
+        lines += [f"h{i} = f32[1,64] slice(e), slice={{[{at}:{at + 1}], [0:64]}}"]
+        lines += [f"m{i} = f32[1,64] {_UNARY[i % 5]}(h{i})"]
+    parts = ", ".join(f"m{i}" for i in range(n))
+    return _module([*lines, f"ROOT r = f32[{n},64] concatenate({parts}), dimensions={{0}}"])
+
+
+def joined_parameters(n: int) -> str:
+    """A concatenate of n ops of separate parameters, and one op of it."""
+    lines = [f"p{i} = f32[1,64] parameter({i})" for i in range(n)]
+    lines += [f"m{i} = f32[1,64] {_UNARY[i % 5]}(p{i})" for i in range(n)]
+    parts = ", ".join(f"m{i}" for i in range(n))
+    lines += [f"c = f32[{n},64] concatenate({parts}), dimensions={{0}}"]
+    return _module([*lines, f"ROOT r = f32[{n},64] negate(c)"])
+
+
+def wide_reduce(n: int) -> str:
+    """One reduce of n arrays."""
+    lines = [f"p{i} = f32[8,64] parameter({i})" for i in range(n)]
+    lines += [f"e{i} = f32[8,64] {_UNARY[i % 5]}(p{i})" for i in range(n)]
+    sides = [f"{side}{i} = f32[] parameter({at})" for at, (side, i) in enumerate(_both_sides(n))]
+    sides += [f"t{i} = f32[] add(a{i}, b{i})" for i in range(n)]
+    sums = (
+        "sums {\n  " + "\n  ".join([*sides, _tuple([f"t{i}" for i in range(n)], "f32[]")]) + "\n}"
+    )
+    arrays, zeros = ", ".join(f"e{i}" for i in range(n)), ", ".join(["z"] * n)
+    whole = f"({', '.join(['f32[8]'] * n)})"
+    lines += ["z = f32[] constant(0)"]
+    lines += [f"ROOT r = {whole} reduce({arrays}, {zeros}), dimensions={{1}}, to_apply=sums"]
+    return _module(lines, [sums])
+
+
+def _both_sides(n: int) -> list[tuple[str, int]]:
+    return [(side, i) for side in "ab" for i in range(n)]
+
+
 def slices(n: int) -> str:
     """A tuple of n slices of one array."""
     lines = [f"p = f32[{n},64] parameter(0)", f"e = f32[{n},64] exponential(p)"]
@@ -306,6 +346,19 @@ def updates(n: int) -> str:
         lines += [f"k{i} = s32[] constant({i})", f"v{i} = f32[1,64] {_UNARY[i % 5]}(u)"]
         lines += [f"x{i + 1} = f32[{n},64] dynamic-update-slice(x{i}, v{i}, k{i}, z)"]
     return _module([*lines, f"ROOT r = f32[{n},64] negate(x{n})"])
+
+
+def updates_read(n: int) -> str:
+    """A chain of updates at known places, of which n slices are read."""
+    lines = [f"x0 = f32[{n},64] parameter(0)", "u = f32[1,64] parameter(1)"]
+    lines += ["z = s32[] constant(0)"]
+    for i in range(n):
+        lines += [f"k{i} = s32[] constant({i})", f"v{i} = f32[1,64] {_UNARY[i % 5]}(u)"]
+        lines += [f"x{i + 1} = f32[{n},64] dynamic-update-slice(x{i}, v{i}, k{i}, z)"]
+    for i in range(n):
+        lines += [f"h{i} = f32[1,64] slice(x{n}), slice={{[{i}:{i + 1}], [0:64]}}"]
+        lines += [f"w{i} = f32[1,64] {_UNARY[(i + 1) % 5]}(h{i})"]
+    return _module([*lines, _tuple([f"w{i}" for i in range(n)], "f32[1,64]")])
 
 
 def places(n: int) -> str:
@@ -652,9 +705,9 @@ def softmaxes(n: int) -> str:
 SHAPES: Final[Mapping[str, Callable[[int], str]]] = {
     shape.__name__: shape
     for shape in (
-        chain, binary_chain, fan_out, concatenate, slices, diamonds, ladder, backward, skips, independent, summed,
+        chain, binary_chain, fan_out, concatenate, joined_slices, joined_parameters, wide_reduce, slices, diamonds, ladder, backward, skips, independent, summed,
         reduces, column_reduces, all_reduces, calls, deep_calls, loops, deep_loops, carried, conditionals,
-        deep_conditionals, updates, places, tuples, nested_tuples, wide_tuple, control_chain, control_fan,
+        deep_conditionals, updates, updates_read, places, tuples, nested_tuples, wide_tuple, control_chain, control_fan,
         movement, views, layouts, dots, dots_of_one, converts, constants, long_constant,
         growing_concatenates, pads, selects, sums, gathers, sorts, fusions, sibling_fusions, layers,
         long_fusion,        wide_fusion, custom_calls, tokens, copies, windows, softmaxes,

@@ -16,7 +16,7 @@ from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible
 from hloopt.fusion.in_place import decide_in_place, decide_scatter
-from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget
+from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget, subshapes
 from hloopt.ir import Instruction
 from hloopt.ops.traits import INDEXING, MOVING, REDUCING
 
@@ -192,6 +192,23 @@ class PairRules:
         if size > self.max_ir_size:
             return forbid("ir-size", limit=self.max_ir_size, actual=size)
         return ALLOWED if self.room is None else self.room.decide(producer, consumer, size)
+
+    def have_room(self, producer: Instruction, consumer: Instruction, count: int) -> bool:
+        """Whether so many producers like this one, of which one may join, may surely all join the consumer."""
+        own = self.footprints.of(producer)
+        if own.shared_memory or own.reductions or self.is_triton(consumer):
+            return False
+        new = len(set(producer.operands).difference(consumer.operands))
+        outputs = subshapes(producer.shape) + subshapes(consumer.shape)
+        operands = len(consumer.operands) + count * (new - 1) + outputs
+        if new > 1 and operands > self.limits.max_operands:
+            return False
+        reader = self.usage.of(consumer)
+        emitted = reader.operands[consumer.operands.index(producer)].emitted
+        size = count * self.usage.of(producer).ir_size * emitted + reader.ir_size
+        if size > self.max_ir_size:
+            return False
+        return self.room is None or self.room.has(producer, consumer, count, size)
 
 
 def _decide_bitcast(producer: Instruction, consumer: Instruction) -> Decision:

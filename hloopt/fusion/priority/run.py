@@ -8,6 +8,7 @@ from itertools import count
 from math import inf
 from typing import Final, TypeAlias
 
+from hloopt.analysis.written_code import Written
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
@@ -17,6 +18,7 @@ from hloopt.fusion.history import root_opcode
 from hloopt.fusion.in_place import decide_scatter
 from hloopt.fusion.joining import Joiner
 from hloopt.fusion.kinds import hlo_kind
+from hloopt.fusion.limits import Footprint
 from hloopt.fusion.priority.benefit import Benefits
 from hloopt.fusion.priority.rules import PairRules, is_fusible_bitcast
 from hloopt.fusion.priority.twins import Twins
@@ -160,9 +162,9 @@ class PriorityRun:
 
     def _fuse_producer(self, producer: Instruction) -> None:
         consumers, comparison = self._choose(producer)
-        sources = producer.operands
         by_wish = self.benefits.is_wanted(producer)
         taken: list[Instruction] = []
+        joined = [producer]
         self._wake((*self.twins.wake(producer), *self.twins.wake_operands(producer)))
         for consumer in consumers:
             self.fuel = self.recorder.allows()
@@ -171,16 +173,13 @@ class PriorityRun:
             self._wake(self.twins.wake(consumer))
             operands = (*producer.operands, *self.twins.awake(consumer))
             fusion = self._fuse(producer, consumer, comparison)
+            twins = self._fuse_twins(producer, fusion, comparison)
+            operands += tuple(operand for twin in twins for operand in twin.operands)
             self._follow(fusion, consumer, operands)
             taken.append(consumer)
-        if taken and apply.remove_producer(producer):
-            self._forget(producer)
-            for operand in sources:
-                self.benefits.gone(operand, producer)
-                if operand.opcode == "rng" and operand not in self.benefits:
-                    # Only now it has one user, and may be fused.
-                    self._touch(operand)
-        elif taken:
+            joined += twins
+        stays = not taken or not all(map(self._remove_joined, reversed(joined)))
+        if stays and taken:
             self.benefits.changed(producer, taken, None)
             if by_wish and producer.users:
                 self._touched[producer] = None
@@ -188,6 +187,45 @@ class PriorityRun:
         if not self.fuel and producer.users:
             # It would have been fused: it is enqueued like the others.
             self.queue.put(producer, inf)
+
+    def _remove_joined(self, producer: Instruction) -> bool:
+        """Remove a producer that has joined its users, unless it has others."""
+        sources = producer.operands
+        if not apply.remove_producer(producer):
+            return False
+        self._forget(producer)
+        for operand in sources:
+            self.benefits.gone(operand, producer)
+            if operand.opcode == "rng" and operand not in self.benefits:
+                # Only now it has one user, and may be fused.
+                self._touch(operand)
+        return True
+
+    def _fuse_twins(
+        self, producer: Instruction, fusion: Instruction, comparison: Comparison | None
+    ) -> list[Instruction]:
+        """Twins of a producer join the fusion as well, without being priced."""
+
+        def fit(twin: Instruction, count: int) -> bool:
+            return self.rules.have_room(twin, fusion, count)
+
+        found = self.twins.followers(producer, fusion, fit)
+        allowed = self.recorder.allowed(len(found))
+        twins = found[:allowed]
+        self._wake(found[allowed:])
+        if not twins:
+            return []
+        for twin in twins:
+            self._wake(self.twins.wake_operands(twin))
+            self.rules.became(fusion, *self._sizes(twin, fusion))
+        before = fusion.name, root_opcode(fusion)
+        self.joiner.fuse_all(twins, fusion)
+        self.model.grown(fusion)
+        self._classify(fusion)
+        for twin in twins:
+            self.recorder.fused(twin, before, fusion, duplicated=False, comparison=comparison)
+        self.fuel = self.recorder.allows()
+        return twins
 
     def _choose(self, producer: Instruction) -> tuple[list[Instruction], Comparison | None]:
         if not is_fusible_bitcast(producer):
@@ -199,8 +237,7 @@ class PriorityRun:
         self, producer: Instruction, consumer: Instruction, comparison: Comparison | None
     ) -> Instruction:
         before = consumer.name, root_opcode(consumer)
-        footprint = self.rules.footprints.of(producer) + self.rules.footprints.of(consumer)
-        code = self.rules.code_of(producer, consumer)
+        grown = self._sizes(producer, consumer)
         # A constant changes no tiles.
         tiles = (
             None if producer.opcode == "constant" else self.triton.parameters(producer, consumer)
@@ -208,11 +245,10 @@ class PriorityRun:
         fusion = self.joiner.fuse(producer, consumer)
         if tiles is not None:
             self.triton.write(fusion, tiles)
-        self.rules.became(fusion, footprint, code)
+        self.rules.became(fusion, *grown)
         self.model.grown(fusion)
         self.bodies[fusion.calls] = None
-        if not self.rules.is_triton(fusion):
-            fusion.attributes["kind"] = hlo_kind(self.rules.kernels.of(fusion).kind)
+        self._classify(fusion)
         self.recorder.fused(
             producer, before, fusion, duplicated=bool(producer.users), comparison=comparison
         )
@@ -220,6 +256,17 @@ class PriorityRun:
             self._forget(consumer)
             self.queue.made(fusion)
         return fusion
+
+    def _sizes(
+        self, producer: Instruction, consumer: Instruction
+    ) -> tuple[Footprint, Written | None]:
+        """What a kernel of both takes."""
+        footprint = self.rules.footprints.of(producer) + self.rules.footprints.of(consumer)
+        return footprint, self.rules.code_of(producer, consumer)
+
+    def _classify(self, fusion: Instruction) -> None:
+        if not self.rules.is_triton(fusion):
+            fusion.attributes["kind"] = hlo_kind(self.rules.kernels.of(fusion).kind)
 
     def _follow(
         self, fusion: Instruction, consumer: Instruction, operands: Iterable[Instruction]

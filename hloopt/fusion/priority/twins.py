@@ -1,7 +1,8 @@
-"""Producers that only a part of a wide concatenate reads, and that no price or rule distinguishes.
+"""Producers of one operand each of a wide concatenate or variadic reduce, which no price or rule tells apart.
 
-When one of them joins the kernel of the concatenate, the prices of all others change, and stay equal to each
-other.  So one represents its twins: the one made last, which comes first among equals.
+When one of them joins the kernel of their user, the prices of all others change, and stay equal to each
+other.  So one represents its twins: the one made last, which comes first among equals.  Where many have joined,
+several join at once, so that a kernel is priced a number of times in the logarithm of its width.
 """
 
 from __future__ import annotations
@@ -23,10 +24,16 @@ _WIDE: Final = 32
 """Operands of a fusion from which on twins are searched."""
 _MANY: Final = 8
 """Operands that represent themselves from which on twins among them are put to sleep."""
+_EACH: Final = 64
+"""Twins that join a fusion one by one."""
+_JOINED: Final = 4
+"""Twins that have joined a fusion, for each that joins with the next one."""
 _LARGEST: Final = 64
 """Instructions of a producer that is compared with others."""
 _TOLD_APART: Final = PERMUTING - {"reshape", "reverse"} | {"constant", "get-tuple-element"}
 """Ops whose price or rule depends on their surroundings."""
+_WIDE_OPS: Final = frozenset({"concatenate", "reduce"})
+"""Ops that may read many values alike."""
 _IN_PLACE: Final = UPDATING
 """Ops beside which it counts where a slice begins."""
 
@@ -35,10 +42,14 @@ _Key: TypeAlias = tuple[Any, ...]
 
 @dataclass
 class _Class:
-    """``awake`` represents those asleep: minus the number of each, and it; some may have been removed."""
+    """``awake`` represents those asleep: minus the number of each, and it; some may have been removed.
+
+    joined   how many of them the fusion has taken in
+    """
 
     awake: Instruction
     asleep: list[tuple[int, Instruction]] = field(default_factory=list)
+    joined: int = 0
 
 
 class Twins:
@@ -94,16 +105,51 @@ class Twins:
         for key, found in list(self._classes.get(fusion, {}).items()):
             if fusion in found.awake.users:
                 continue
-            del self._classes[fusion][key]
-            while found.asleep:
-                _, twin = heappop(found.asleep)
-                if self._home.get(twin) is found:
-                    del self._home[twin]
-                    found.awake = twin
-                    self._classes[fusion][key] = found
-                    woken.append(twin)
-                    break
+            twin = self._next(found)
+            if twin is None:
+                del self._classes[fusion][key]
+                continue
+            found.awake = twin
+            found.joined += 1
+            woken.append(twin)
         return woken
+
+    def followers(
+        self,
+        producer: Instruction,
+        fusion: Instruction,
+        fit: Callable[[Instruction, int], bool],
+    ) -> list[Instruction]:
+        """Twins that join ``fusion`` with a producer, priced as it was: where many have, a quarter as many.
+
+        None where so many do not ``fit``.  They represent themselves from now on.
+        """
+        for found in self._classes.get(fusion, {}).values():
+            if found.awake is producer:
+                return self._take(found, fit)
+        return []
+
+    def _take(self, found: _Class, fit: Callable[[Instruction, int], bool]) -> list[Instruction]:
+        first, count = self._next(found), found.joined // _JOINED
+        if first is None or found.joined < _EACH or not fit(first, count):
+            if first is not None:
+                heappush(found.asleep, (-self._numbers[first], first))
+                self._home[first] = found
+            return []
+        taken = [first]
+        while len(taken) < count and (twin := self._next(found)) is not None:
+            taken.append(twin)
+        found.joined += len(taken)
+        return taken
+
+    def _next(self, found: _Class) -> Instruction | None:
+        """The twin made last of those asleep, which sleeps no longer."""
+        while found.asleep:
+            _, twin = heappop(found.asleep)
+            if self._home.get(twin) is found:
+                del self._home[twin]
+                return twin
+        return None
 
     def put_to_sleep(self, fusion: Instruction) -> list[Instruction]:
         """Choose representatives of twins among a fusion's operands; returns those that fell asleep."""
@@ -113,7 +159,7 @@ class Twins:
         if len(awake) <= _MANY:
             return []
         opcodes = self._opcodes(fusion)
-        if "concatenate" not in opcodes or not _IN_PLACE.isdisjoint(opcodes):
+        if _WIDE_OPS.isdisjoint(opcodes) or not _IN_PLACE.isdisjoint(opcodes):
             return []
         classes = self._classes.setdefault(fusion, {})
         fallen = []
@@ -152,14 +198,14 @@ def _key(producer: Instruction, fusion: Instruction) -> _Key | None:
 
 def _way(parameter: Instruction, fusion: Instruction) -> _Key | None:
     """What is computed of a parameter alone, and of what others compute their parts of as well, up to the
-    concatenate that takes it in; None where it goes elsewhere.
+    concatenate or reduce that takes it in; None where it goes elsewhere.
     """
     numbers = {parameter: 0}
     pending = [parameter]
     ends: dict[Instruction, int] = {}
     while pending:
         for user, count in pending.pop().users.items():
-            if user.opcode == "concatenate":
+            if user.opcode in _WIDE_OPS:
                 ends[user] = ends.get(user, 0) + count
             elif user not in numbers:
                 numbers[user] = len(numbers)

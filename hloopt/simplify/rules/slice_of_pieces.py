@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import le
+
 from hloopt.ir import Instruction
 from hloopt.ops.traits import PERMUTING, REARRANGING, SOURCES
 from hloopt.rewrite import Match, Rule, op, splat_literal, variables
@@ -16,8 +18,9 @@ from hloopt.simplify.data_movement import (
     ranges,
     with_dims,
 )
-from hloopt.simplify.predicates import resized, scalar_value
+from hloopt.simplify.predicates import resized
 from hloopt.simplify.rules.slice import is_only_sliced, part, sliced
+from hloopt.simplify.update_chains import Box, UpdateChains, written_box
 from hloopt.types import PaddingDim, SliceRange, WindowDim
 
 __all__ = ["RULES"]
@@ -175,25 +178,32 @@ def _slice_of_iota(match: Match) -> Instruction | None:
 
 
 def _slice_of_update(match: Match) -> Instruction | None:
-    """At a known place: what is taken lies within what was written, or beside it."""
-    updated = match.F
-    operand, update, *starts = updated.operands
-    if len(starts) != operand.array.rank:
-        return None
-    inside, moved = True, []
-    for wanted, start, size, total in zip(
-        ranges(match.root), starts, update.array.dims, operand.array.dims, strict=True
-    ):
-        value = scalar_value(start)
-        if value is None and size != total:
-            return None
-        first = 0 if value is None else max(0, min(int(value), total - size))
-        last = wanted.start + (wanted.size - 1) * wanted.stride
-        if not wanted.size or last < first or wanted.start >= first + size:
-            return sliced(match, operand, ranges(match.root))
-        inside = inside and first <= wanted.start and last < first + size
-        moved.append(SliceRange(wanted.start - first, last - first + 1, wanted.stride))
-    return sliced(match, update, tuple(moved)) if inside else None
+    """Past all updates beside it; at a known place, it may lie within what one of them has written."""
+    wanted = ranges(match.root)
+    if 0 in match.array.dims:
+        return sliced(match, match.F.operands[0], wanted)
+    box = [entry.start for entry in wanted], [_end(entry) for entry in wanted]
+    chains: UpdateChains = match.memory.setdefault(UpdateChains, UpdateChains())
+    writer = chains.writer(match.F, box)
+    written = written_box(writer)
+    if written is not None and _lies_within(box, written):
+        update, (first, limit) = writer.operands[1], written
+        if update.array.dims == tuple(end - at for at, end in zip(first, limit, strict=True)):
+            moved = (
+                SliceRange(entry.start - at, _end(entry) - at, entry.stride)
+                for entry, at in zip(wanted, first, strict=True)
+            )
+            return sliced(match, update, tuple(moved))
+    return None if writer is match.F else sliced(match, writer, wanted)
+
+
+def _end(taken: SliceRange) -> int:
+    """Behind the last element that is taken."""
+    return taken.start + (taken.size - 1) * taken.stride + 1
+
+
+def _lies_within(inner: Box, outer: Box) -> bool:
+    return all(map(le, outer[0], inner[0])) and all(map(le, inner[1], outer[1]))
 
 
 def _slice_of_prefixes(match: Match) -> Instruction | None:
