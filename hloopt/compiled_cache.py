@@ -53,6 +53,11 @@ class CompiledCache:
             digest.update(data)
         return digest.hexdigest()
 
+    def find(self, key_parts: Sequence[bytes | str]) -> Path | None:
+        """The file for these parts, where there is one."""
+        folder = own_folder(self.kind)
+        return None if folder is None else self._find(folder, self.key(key_parts))
+
     def get_or_build(self, key_parts: Sequence[bytes | str], build: Callable[[Path], None]) -> Path:
         """The file for these parts; where there is none, ``build`` gets a path to write it to.
 

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info
 
 from hloopt.backends import check_device
 from hloopt.backends.cuda.description import this_gpu
-from hloopt.backends.emulator.toolchain import find_compiler
+from hloopt.backends.host_compiler import find_compiler
 from hloopt.backends.nvrtc import nvrtc_for
 from hloopt.cache_folder import cache_folder, notes, own_folder
 from hloopt.dataclass import dataclass
@@ -97,8 +97,7 @@ def _blas() -> Part:
 def _compiler() -> Part:
     purpose = "--device native and --device emulator"
     try:
-        compiler = find_compiler()
-        check_device("native")
+        compiler = find_compiler("the device 'native'")
     except DeviceError as error:
         what, _, remedy = error.message.partition(": ")
         state: State = "broken" if os.environ.get("CXX") else "missing"

@@ -67,7 +67,7 @@ def test_rows_are_one_kernel_and_the_product_another(module: str) -> None:
     assert row["target"] == "host"
     assert [one["kernel"] for one in row["choices"]] == ["native-rows", "native-gemm"]
     assert all(one["estimate"]["seconds"] > 0 for one in row["choices"])
-    assert '#include "native.h"' in row["source"]
+    assert '#include "program.h"' in row["source"]
     assert row["memory"]["result"] == 64 * 64 * 4
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hloopt.backends.native.calls import NumpyCall, SingleInstructions, call_of
 from hloopt.backends.native.clock import PlanClock
-from hloopt.backends.native.codegen import render
+from hloopt.backends.native.codegen import HEADER, render
 from hloopt.backends.native.codegen.driver import called_steps, loops
 from hloopt.backends.native.memory import Placed, PlanMemory
 from hloopt.backends.native.toolchain import build_library, shared_pool
@@ -125,7 +125,7 @@ class NativeProgram(PlannedProgram):
         )
         self.progress = _Progress(self._host, len(plan.steps))
         self._addresses = (ctypes.addressof(self._memory.table), ctypes.addressof(self._host))
-        self._run = _load(build_library(self.source))
+        self._run = _load(build_library(self.source, header=HEADER))
         self._blas = blas_threads(module, thread_count(threads))
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:

@@ -8,11 +8,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hloopt.backends.emulator import toolchain as emulator
+from hloopt.backends.emulator.toolchain import INCLUDE as WORDS
+from hloopt.backends.host_compiler import (
+    HostCompiler,
+    compile_with,
+    find_compiler,
+    headers_read_once,
+    machine_flags,
+    processor,
+)
 from hloopt.backends.native.codegen import UNIT
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.compiled_cache import CompiledCache
-from hloopt.errors import DeviceError
 
 __all__ = [
     "INCLUDE",
@@ -25,7 +32,7 @@ __all__ = [
 ]
 
 INCLUDE = Path(__file__).parent / "include"
-_WORDS = emulator.INCLUDE
+_FOLDERS = (INCLUDE, WORDS)
 
 # Roundings as HLO requires: nothing contracted or reassociated; no traps.  Generated code computes what may
 # wrap in unsigned types: -fwrapv would let indices wrap, too, and turn contiguous loads into gathers.
@@ -50,44 +57,50 @@ _FLAGS = (
 # GCC would turn several selects by one predicate into two branches, which are not vectorised.
 _GNU_FLAGS = ("-fno-thread-jumps",)
 
-INCLUDED = (f"-I{INCLUDE}", f"-I{_WORDS}")
+INCLUDED = tuple(f"-I{folder}" for folder in _FOLDERS)
+
+_USER = "the device 'native'"
 
 _cache = CompiledCache("native", ".so")
 
 
 def check_native() -> None:
     """Raise ``DeviceError`` where there is no C++ compiler."""
-    try:
-        emulator.find_compiler()
-    except DeviceError as error:
-        raise DeviceError(str(error).replace("the emulator", "the device 'native'")) from error
+    find_compiler(_USER)
 
 
-def language_flags(compiler: emulator.HostCompiler) -> tuple[str, ...]:
+def language_flags(compiler: HostCompiler) -> tuple[str, ...]:
     """The flags of all units, whatever the processor."""
     return (*_FLAGS, *(_GNU_FLAGS if compiler.is_gnu else ()))
 
 
-def build_library(text: str, include: tuple[str, ...] = ()) -> Path:
+def build_library(text: str, include: tuple[str, ...] = (), header: str = "") -> Path:
     """The shared object of a text of one unit or several (``UNIT``), out of the cache or made now.
 
-    ``include`` has folders of other headers, which are taken to stay as they are.
+    ``include`` has folders of other headers, which are taken to stay as they are; ``header`` is the one of ours
+    that each unit begins with, if they begin with one.
     Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
     """
-    check_native()
-    compiler = emulator.find_compiler()
-    own = (*emulator.machine_flags(), *(f"-I{folder}" for folder in include))
+    compiler = find_compiler(_USER)
+    own = (*machine_flags(), *(f"-I{folder}" for folder in include))
     flags = (*language_flags(compiler), *own)
     identity: list[str | bytes] = [
         *compiler.command,
         compiler.version,
         *flags,
-        emulator.processor(),
+        processor(),
         *_headers(),
         text,
     ]
 
-    return _cache.get_or_build(identity, lambda path: _compile(compiler, flags, text, path))
+    def build(path: Path) -> None:
+        if not header:
+            _compile(compiler, flags, text, path)
+            return
+        with headers_read_once(compiler, flags, INCLUDE / header, _FOLDERS, path.parent):
+            _compile(compiler, flags, text, path)
+
+    return _cache.get_or_build(identity, build)
 
 
 @cache
@@ -100,22 +113,20 @@ def shared_pool() -> Any:
     return ctypes.CDLL(str(build_library(text))).hloopt_share
 
 
-def _compile(
-    compiler: emulator.HostCompiler, flags: tuple[str, ...], text: str, path: Path
-) -> None:
+def _compile(compiler: HostCompiler, flags: tuple[str, ...], text: str, path: Path) -> None:
     """Compile the units of a text, and link them."""
     if UNIT not in text:
         source = path.with_name("unit_0.cpp")
         source.write_text(text, encoding="utf-8")
         given = [*flags, *INCLUDED, "-shared", str(source), "-o", str(path)]
-        emulator.compile_with(compiler, given)
+        compile_with(compiler, given)
         return
     objects = [str(one) for one in compile_units(compiler, flags, text, path.parent)]
-    emulator.compile_with(compiler, [*flags, "-shared", *objects, "-o", str(path)])
+    compile_with(compiler, [*flags, "-shared", *objects, "-o", str(path)])
 
 
 def compile_units(
-    compiler: emulator.HostCompiler, flags: tuple[str, ...], text: str, folder: Path
+    compiler: HostCompiler, flags: tuple[str, ...], text: str, folder: Path
 ) -> list[Path]:
     """Compile the units of a text in parallel, and give the objects, which are in the folder.
 
@@ -131,7 +142,7 @@ def compile_units(
         quick = ["-O1"] if source is sources[-1] and len(sources) > 1 else []
         made = source.with_suffix(".o")
         given = [*flags, *INCLUDED, *quick, "-c", str(source), "-o", str(made)]
-        emulator.compile_with(compiler, given)
+        compile_with(compiler, given)
         return made
 
     with ThreadPoolExecutor(thread_count()) as pool:
@@ -141,7 +152,7 @@ def compile_units(
 def _headers() -> list[bytes]:
     return [
         path.read_bytes()
-        for folder in (INCLUDE, _WORDS)
+        for folder in _FOLDERS
         for path in sorted(folder.iterdir())
         if path.suffix == ".h"
     ]

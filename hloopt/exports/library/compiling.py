@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from hloopt.backends.emulator.toolchain import (
+from hloopt.backends.host_compiler import (
     HostCompiler,
     compile_with,
     find_compiler,
@@ -35,6 +35,7 @@ _FEATURES: Final = (
 """Names of ``__builtin_cpu_supports`` in GCC and Clang; a macro of that name says that code may use it."""
 
 _TIME_LIMIT: Final = 600.0
+_USER: Final = "a library"
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def library_compiler(march: str) -> LibraryCompiler:
     if march not in MARCHES:
         raise UsageError(f"--march {march} is not known: one of {', '.join(MARCHES)}")
     if march == "native":
-        compiler, flags = find_compiler(), machine_flags()
+        compiler, flags = find_compiler(_USER), machine_flags()
     else:
         wanted = march.partition("-v")[0].replace("x86-64", "x86_64")
         compiler = _for_machine(wanted)
@@ -123,7 +124,7 @@ _MACROS: Final = ("-dM", "-E", "-x", "c++", "/dev/null")
 def _for_machine(machine: str) -> HostCompiler:
     """The host's compiler where that is its machine, else a cross compiler by its usual name."""
     try:
-        host = find_compiler()
+        host = find_compiler(_USER)
     except DeviceError:
         if platform.machine() == machine:
             raise

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloopt.backends.emulator.toolchain import find_compiler
+from hloopt.backends.host_compiler import find_compiler
 from hloopt.errors import EvaluationError
 
 # One kernel for each kind of bug, none of which is wrong in any other way.
@@ -555,7 +555,9 @@ def test_more_blocks_than_are_told_apart(
     bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the numbers of blocks begin anew, what was known of older ones is no finding, new bugs are."""
-    monkeypatch.setenv("CXX", " ".join([*find_compiler().command, "-DHLOOPT_MOST_BLOCKS=10"]))
+    monkeypatch.setenv(
+        "CXX", " ".join([*find_compiler("the emulator").command, "-DHLOOPT_MOST_BLOCKS=10"])
+    )
     source = """
 __global__ void swap(int* out, int distance) {
   __shared__ int s[64];

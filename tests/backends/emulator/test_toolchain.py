@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hloopt.backends.emulator import check_emulator, toolchain
-from hloopt.backends.emulator.toolchain import HostCompiler, compile_with, find_compiler
+from hloopt.backends.host_compiler import HostCompiler, compile_with, find_compiler
 from hloopt.errors import DeviceError
 
 SOURCE = "__global__ void k(int* out) { out[threadIdx.x] = 1 + threadIdx.x; }\n"
@@ -37,16 +37,16 @@ def test_wrong_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     with pytest.raises(
         DeviceError, match="CXX names the compiler 'no-such-compiler', which is not"
     ):
-        find_compiler()
+        find_compiler("the emulator")
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
     monkeypatch.setenv("CXX", str(broken))
     with pytest.raises(DeviceError, match=f"the C\\+\\+ compiler '{broken}' does not work"):
-        find_compiler()
+        find_compiler("the emulator")
     monkeypatch.setenv("CXX", "g++ 'half a word")
     with pytest.raises(DeviceError, match="which is not a command: No closing quotation"):
-        find_compiler()
+        find_compiler("the emulator")
 
 
 def test_compiler_that_writes_nothing(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_compiler_with_options(
     compiler: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """CXX may have options."""
-    found = find_compiler()
+    found = find_compiler("the emulator")
     monkeypatch.setenv("CXX", " ".join([*found.command, "-DSOMETHING"]))
-    assert find_compiler().command == (*found.command, "-DSOMETHING")
-    assert find_compiler().version == found.version
+    assert find_compiler("the emulator").command == (*found.command, "-DSOMETHING")
+    assert find_compiler("the emulator").version == found.version
 
 
 def test_cache(bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -131,7 +131,9 @@ def test_headers_travel_with_the_package() -> None:
 
 def test_other_processors(bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no switch of fibers for the processor, ucontext's is taken."""
-    monkeypatch.setenv("CXX", " ".join([*find_compiler().command, "-DHLOOPT_UCONTEXT"]))
+    monkeypatch.setenv(
+        "CXX", " ".join([*find_compiler("the emulator").command, "-DHLOOPT_UCONTEXT"])
+    )
     source = """__global__ void k(const int* in, int* out) {
   __shared__ int s[96];
   s[threadIdx.x] = in[threadIdx.x];

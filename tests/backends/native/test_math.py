@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from hloopt.backends.emulator import toolchain as emulator
+from hloopt.backends import host_compiler
 from hloopt.backends.native import toolchain
 
 INCLUDE = toolchain.INCLUDE
@@ -240,12 +240,12 @@ def test_turns() -> None:
 
 def test_loops_are_vectors(tmp_path: Path) -> None:
     """GCC makes a vector loop of every function: no branch and no call is left in any."""
-    compiler = emulator.find_compiler()
+    compiler = host_compiler.find_compiler("the device 'native'")
     if not compiler.is_gnu:
         pytest.skip("tells of vectors in other words")
     unit = tmp_path / "unit.cpp"
     unit.write_text(_source())
-    flags = [*toolchain._FLAGS, *emulator.machine_flags(), f"-I{INCLUDE}", f"-I{emulator.INCLUDE}"]
+    flags = [*toolchain._FLAGS, *host_compiler.machine_flags(), *toolchain.INCLUDED]
     made = ["-shared", str(unit), "-o", str(tmp_path / "a.so")]
     command = [*compiler.command, *flags, "-fopt-info-vec", *made]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stderr

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.host_compiler import HostCompiler, find_compiler
 from hloopt.backends.native import toolchain
 from hloopt.backends.native.codegen import UNIT, parts, render
 from hloopt.backends.native.compile import compile_native, prepare_native
@@ -73,13 +74,13 @@ def test_a_compiler_that_is_not_gcc_is_given_no_flag_of_gcc(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Where clang is the system's compiler, programs run as well."""
-    real = toolchain.emulator.find_compiler()
+    real = find_compiler("the device 'native'")
     script = tmp_path / "clang++"
     script.write_text(_CLANG.replace("COMPILER", " ".join(real.command)))
     script.chmod(0o755)
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", str(script))
-    assert not toolchain.emulator.find_compiler().is_gnu
+    assert not find_compiler("the device 'native'").is_gnu
     module = hloopt.parse(
         "HloModule m\nENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] abs(x) }\n"
     )
@@ -91,20 +92,20 @@ def test_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[st
     """A program is compiled once, kept by content, and compiled again for another compiler."""
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path))
     calls: list[list[str]] = []
-    compile_ = toolchain.emulator.compile_with
+    compile_ = toolchain.compile_with
 
-    def counted(compiler: toolchain.emulator.HostCompiler, arguments: list[str]) -> None:
+    def counted(compiler: HostCompiler, arguments: list[str]) -> None:
         calls.append(arguments)
         compile_(compiler, arguments)
 
-    monkeypatch.setattr(toolchain.emulator, "compile_with", counted)
+    monkeypatch.setattr(toolchain, "compile_with", counted)
     text = 'extern "C" int hloopt_run(char* const*, void*) { return 0; }\n'
     first = toolchain.build_library(text)
     assert toolchain.build_library(text) == first
     assert len(calls) == 1
     toolchain.build_library(text + "// other\n")
     assert len(calls) == 2
-    command = " ".join(toolchain.emulator.find_compiler().command)
+    command = " ".join(find_compiler("the device 'native'").command)
     monkeypatch.setenv("CXX", f"{command} -DOTHER")
     toolchain.build_library(text)
     assert len(calls) == 3

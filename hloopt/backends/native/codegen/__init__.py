@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hloopt.backends.native.codegen.program import UNIT, parts, render, step_text
+from hloopt.backends.native.codegen.program import HEADER, UNIT, parts, render, step_text
 
-__all__ = ["UNIT", "parts", "render", "step_text"]
+__all__ = ["HEADER", "UNIT", "parts", "render", "step_text"]

@@ -21,9 +21,9 @@ from hloopt.kernel_ir.expressions import Array, ArrayValue, Call, Expr, Number, 
 from hloopt.kernel_ir.printer import Printer
 from hloopt.kernel_ir.statements import Declare, Do, For, Function, Let, Parameter
 from hloopt.kernel_ir.types import VOID, Type
-from hloopt.kernels.plan import KernelStep, Plan, function_name
+from hloopt.kernels.plan import KernelStep, Plan, WhileStep, function_name, walk_steps
 
-__all__ = ["UNIT", "NativePrinter", "parts", "render", "step_text"]
+__all__ = ["HEADER", "UNIT", "NativePrinter", "parts", "render", "step_text"]
 
 UNIT: Final = "\f"
 """The separator of translation units, which occurs in no comment or string that is written."""
@@ -31,7 +31,10 @@ UNIT: Final = "\f"
 # Compiling these takes some seconds; another unit costs the 0.2 s of the headers.
 _FUNCTIONS_OF_A_UNIT: Final = 128
 
-_HEAD: Final = '#include "native.h"\n#include "vector_math.h"\n'
+HEADER: Final = "program.h"
+"""What each unit begins with."""
+
+_HEAD: Final = f'#include "{HEADER}"\n'
 
 _EXTERNAL: Final = 'extern "C" __attribute__((visibility("hidden"))) void'
 """Linkage of a function that other translation units call."""
@@ -60,6 +63,9 @@ class NativePrinter(Printer):
 
 
 _STATIC_PRINTER: Final = NativePrinter()
+# A call takes nanoseconds, which count in a loop only.  Inlined calls make the driver of many steps one
+# function of thousands of blocks, and some passes of GCC take time quadratic in these.
+_CALLED_PRINTER: Final = NativePrinter("static __attribute__((noinline)) void")
 _EXTERNAL_PRINTER: Final = NativePrinter(_EXTERNAL)
 
 
@@ -68,9 +74,7 @@ def parts(plan: Plan) -> list[ProgramPart]:
 
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
     """
-    functions = _Functions(Uses(native=True))
-    for step in kernel_steps(plan.steps):
-        functions.add(step)
+    functions = _Functions.of(plan, Uses(native=True))
     return [ProgramPart(tuple(one.comment), one.function) for one in functions.written]
 
 
@@ -88,9 +92,7 @@ def render(
     Raises ``UnsupportedError`` for an instruction inside a kernel that no kernel can compute.
     """
     uses = Uses(native=True)
-    functions = _Functions(uses)
-    for step in kernel_steps(plan.steps):
-        functions.add(step)
+    functions = _Functions.of(plan, uses)
     library = "".join(f'#include "{header}"\n' for header in uses.headers()), uses.source()
     written, called = functions.written, functions.called
     if len(written) <= functions_of_a_unit:
@@ -122,12 +124,17 @@ def step_text(step: KernelStep) -> str:
     return "\n".join(line for part in lines for line in part)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Written:
-    """A function of a kernel, and its comment."""
+    """A function of a kernel, its comment, and whether the driver calls it in a loop."""
 
     function: Function
     comment: Sequence[str]
+    is_in_loop: bool = False
+
+    def lines(self) -> list[str]:
+        printer = _STATIC_PRINTER if self.is_in_loop else _CALLED_PRINTER
+        return [*self.comment, *printer.function(self.function)]
 
 
 @dataclass
@@ -137,20 +144,32 @@ class _Functions:
     uses: Uses
     written: list[_Written] = field(default_factory=list)
     called: dict[str, Function] = field(default_factory=dict)
-    known: dict[object, Function] = field(default_factory=dict)
+    known: dict[object, _Written] = field(default_factory=dict)
 
-    def add(self, step: KernelStep) -> None:
+    @staticmethod
+    def of(plan: Plan, uses: Uses) -> _Functions:
+        """Those of all kernels of a plan."""
+        functions = _Functions(uses)
+        loops = [step for step in walk_steps(plan.steps) if isinstance(step, WhileStep)]
+        inside = {id(one) for loop in loops for one in kernel_steps(loop.condition + loop.body)}
+        for step in kernel_steps(plan.steps):
+            functions.add(step, is_in_loop=id(step) in inside)
+        return functions
+
+    def add(self, step: KernelStep, *, is_in_loop: bool = False) -> None:
         """The functions of a step's launches."""
         launches = launched(step)
         said = list(comment(step.instruction)) if launches else []
         for launch in launches:
             emit = emitters()[step.spec.kernel]
             function = write_function(step, launch, emit, self.uses, native=True)
-            known = self.known.setdefault(_nameless(function), function)
-            if known is function:
-                self.written.append(_Written(function, said))
+            new = _Written(function, said)
+            known = self.known.setdefault(_nameless(function), new)
+            known.is_in_loop |= is_in_loop
+            if known is new:
+                self.written.append(new)
                 said = []
-            self.called[function_name(step, launch)] = known
+            self.called[function_name(step, launch)] = known.function
 
 
 def _nameless(function: Function) -> object:
@@ -214,6 +233,6 @@ def _unit(library: tuple[str, str], functions: Sequence[_Written]) -> str:
     included, device = library
     lines = [device]
     for one in functions:
-        lines += [*one.comment, *_STATIC_PRINTER.function(one.function), ""]
+        lines += [*one.lines(), ""]
     body = "\n".join(lines)
     return f"{_HEAD}{included}namespace {{\n{body}\n}}  // namespace\n"
