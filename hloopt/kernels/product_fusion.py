@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from hloopt.analysis.backend_config import written_name
@@ -13,11 +13,12 @@ from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.fusion.decision import Decision, forbid
+from hloopt.fusion.priority.rules import is_native_fusible
 from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.fusion.recorder import FusionRecorder
 from hloopt.ir import Computation, Instruction, edit, walk
 from hloopt.kernels import is_kernel
-from hloopt.kernels.cluster_bodies import apart_from, fuse_cluster, whole_of
+from hloopt.kernels.cluster_bodies import KernelCluster, apart_from, fuse_cluster, whole_of
 from hloopt.kernels.cluster_fusion import ClusterFusion
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
@@ -28,6 +29,18 @@ __all__ = ["ProductFusion"]
 
 _NAME: Final = "product_fusion"
 _MOST_BESIDE: Final = 4  # dots of one left side that are looked at beside each
+_MOST_BEFORE: Final = 32
+"""Instructions before a cluster that are planned with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Planned:
+    """What is planned together, in topological order; see ``KernelCluster``."""
+
+    members: tuple[Instruction, ...]
+    results: tuple[Instruction, ...]
+    last: Instruction
+    absorbed: tuple[Instruction, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,7 @@ class _Rewriter:
         best: tuple[ProductCluster, Comparison] | None = None
         last: tuple[ProductCluster, Decision] | None = None
         for cluster in product_clusters(dot, places, beside):
-            decision, comparison = self._decide(cluster)
+            decision, comparison = self._decide(cluster, places)
             if not decision or comparison is None:
                 last = last or (cluster, decision)
             elif best is None or comparison.gain_us > best[1].gain_us:
@@ -117,7 +130,9 @@ class _Rewriter:
             places.setdefault(user, places[fusion])
         return True
 
-    def _decide(self, cluster: ProductCluster) -> tuple[Decision, Comparison | None]:
+    def _decide(
+        self, cluster: ProductCluster, places: Mapping[Instruction, int]
+    ) -> tuple[Decision, Comparison | None]:
         """Whether the kernel takes the cluster, what the user wants, and which takes longer."""
         advised = self.recorder.advice.decide(cluster.dot, cluster.last)
         if not advised:
@@ -136,7 +151,7 @@ class _Rewriter:
         wanted = advised.wanted or self.options.always
         most = sum(self._ns(one) for one in (*cluster.absorbed, *cluster.members) if is_kernel(one))
         # One kernel for each op takes longer than what fusion makes of them.
-        unfused = self._unfused(cluster) if wanted or fused < most else most
+        unfused = self._unfused(cluster, places) if wanted or fused < most else most
         comparison = Comparison(unfused / 1000, fused / 1000)
         if not wanted and comparison.gain_us <= 0:
             return forbid("product-slower", comparison=comparison), comparison
@@ -146,8 +161,43 @@ class _Rewriter:
         """Nanoseconds of a kernel with its launch."""
         return self.predictor.predict(kernel).seconds * 1e9
 
-    def _unfused(self, cluster: ProductCluster) -> float:
-        """Nanoseconds of what becomes of the cluster otherwise."""
+    def _unfused(self, cluster: ProductCluster, places: Mapping[Instruction, int]) -> float:
+        """Nanoseconds of what becomes of the cluster otherwise.
+
+        Kernels before it, which run in any case, may take parts of it in for nothing.
+        """
+        inside = (*cluster.absorbed, *cluster.members)
+        before = _before(inside, places)
+        if not before:
+            return self._plan(cluster)
+        read = tuple(one for one in before if any(user in inside for user in one.users))
+        both = tuple(sorted({*before, *inside}, key=places.__getitem__))
+        whole = self._plan(_Planned(both, cluster.results, cluster.last))
+        return whole - self._plan(_Planned(before, read, before[-1]))
+
+    def _plan(self, cluster: KernelCluster) -> float:
+        """Nanoseconds of the kernels that fusion makes of a cluster."""
         apart = apart_from(cluster, _NAME)
         PriorityFusion(cost_model=self.model.name).fuse(apart, device=self.model.target)
         return sum(self._ns(one) for one in apart.entry if is_kernel(one))
+
+
+def _before(
+    inside: Sequence[Instruction], places: Mapping[Instruction, int]
+) -> tuple[Instruction, ...]:
+    """What loops compute of what a cluster reads, and nothing else reads; none where that is much."""
+    found: dict[Instruction, None] = {}
+    pending = [operand for one in inside for operand in one.operands]
+    known = {*inside}
+    while pending:
+        one = pending.pop()
+        if one in known or one not in places or not is_native_fusible(one):
+            continue
+        if one.is_root or one.has_control_edges or not all(user in known for user in one.users):
+            continue
+        known.add(one)
+        found[one] = None
+        pending += one.operands
+        if len(found) > _MOST_BEFORE:
+            return ()
+    return tuple(sorted(found, key=places.__getitem__))

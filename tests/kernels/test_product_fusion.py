@@ -191,6 +191,64 @@ ENTRY main {
     assert before.to_text() == after.to_text()
 
 
+SCALED = """HloModule m
+
+add {
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT c = bf16[] add(a, b)
+}
+
+ENTRY main {
+  t = bf16[32,20,64] parameter(0)
+  w = bf16[64,16] parameter(1)
+  zero = bf16[] constant(0)
+  s = bf16[32,64] SOURCE
+  k = bf16[] constant(0.05)
+  kb = bf16[32,64] broadcast(k), dimensions={}
+  m = bf16[32,64] multiply(s, kb)
+  y = f32[32,16] dot(m, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = (f32[32,16]) tuple(y)
+}
+"""
+SUMS = "reduce(t, zero), dimensions={1}, to_apply=add"
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "count"),
+    [
+        ("parameter(2)", "", 1),
+        ("dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "", 1),
+        (SUMS, "", 0),
+        (SUMS, ", s", 1),
+    ],
+)
+def test_what_the_kernel_before_takes_in_for_nothing_is_no_reason(
+    source: str, more: str, count: int
+) -> None:
+    """A factor joins the sums it scales, where nothing else reads these; a product or a parameter takes in none."""
+    text = SCALED.replace("SOURCE", source)
+    if source.startswith("dot"):
+        text = text.replace(
+            "  zero", "  p = bf16[32,64] parameter(2)\n  q = bf16[64,64] parameter(3)\n  zero"
+        )
+    if more:
+        text = text.replace("(f32[32,16]) tuple(y)", "(f32[32,16], bf16[32,64]) tuple(y, s)")
+    before, after, plan = fused(text)
+    assert len(products(after)) == count
+    assert (count == 0) == ("product-slower" in {one.decision.code for one in plan.refusals})
+    planned = hloopt.optimize(after, "priority-fusion,dce", target="h200")
+    assert seconds(planned) <= seconds(
+        hloopt.optimize(before, "priority-fusion,dce", target="h200")
+    )
+
+
+def seconds(module: Module) -> float:
+    """What the kernels of a plan take."""
+    costs = kernel_costs(module, Predictor(model_for("xla-2026", find_gpu("h200"))))
+    return sum(one.seconds or 0.0 for one in costs)
+
+
 def random_graph(seed: int) -> str:
     """Dots and elementwise ops that read each other in any way."""
     draw = random.Random(seed)
