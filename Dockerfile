@@ -8,7 +8,8 @@
 FROM python:3.12-slim-bookworm AS build
 WORKDIR /source
 COPY . .
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+    && for wheel in /wheels/*.whl; do echo "hloopt[gpu] @ file://$wheel"; done > /wheels/gpu.txt
 
 FROM python:3.12-slim-bookworm AS cpu
 # g++ compiles the kernels of the devices native and emulator; its version is Debian's.
@@ -19,15 +20,14 @@ RUN apt-get update \
 COPY --from=build /wheels /wheels
 RUN pip install --no-cache-dir /wheels/*.whl
 # No root: what a module makes the compiler do has a user's rights.
-RUN useradd --create-home user && mkdir /work && chown user /work
-USER user
+RUN useradd --uid 1000 --create-home user && mkdir /work && chown user /work
+USER 1000
 WORKDIR /work
 ENTRYPOINT ["hloopt"]
 CMD ["--help"]
 
 FROM cpu AS gpu
-USER root
-SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+USER 0
 # The libraries of CUDA come with the extra; the driver is the host's.
-RUN wheel="$(ls /wheels/*.whl)" && pip install --no-cache-dir "${wheel}[gpu]"
-USER user
+RUN pip install --no-cache-dir --requirement /wheels/gpu.txt
+USER 1000

@@ -8,7 +8,7 @@ SAMPLE := samples/cartpole_step
 # HLOOPT_XLA_PYTHON, of the environment or of make's arguments, asks XLA itself (tests/oracle, bench).
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden recording reference docs wheel clean
+.PHONY: help install demo test check format lint types corpus kernels emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden recording reference docs wheel tasks release clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,12 @@ docs: $(VENV)/.installed-dev  ## build the documentation, links checked, for rea
 
 wheel: $(VENV)/.installed-dev  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+tasks: $(VENV)/.installed-dev  ## forty tasks of a new user, with the wheel in a new environment
+	$(BIN)/python -m tests.newcomer.tasks
+
+release: $(VENV)/.installed-dev  ## what a release must pass, on each Python of PYTHONS="python3.11 python3.13"; RELEASE=--tag
+	$(BIN)/python -m tests.packaging.release $(PYTHONS:%=--python %) $(RELEASE)
 
 clean:  ## remove everything that was made, .venv included
 	rm -rf $(VENV) dist build .corpus .mypy_cache .ruff_cache .pytest_cache .hypothesis
