@@ -19,9 +19,10 @@ from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape
 
-__all__ = ["Coalescing", "moves_fastest_dimension"]
+__all__ = ["MOVING", "Coalescing", "moves_fastest_dimension"]
 
-_MOVING: Final = ("copy", "transpose")
+MOVING: Final = ("copy", "transpose")
+"""Ops whose reads are coalesced or not by what they read, too."""
 _SPREAD: Final = ("broadcast", "iota")
 
 
@@ -118,7 +119,7 @@ class _Moved:
 
 def moves_fastest_dimension(instruction: Instruction) -> bool:
     """Whether a transpose or copy changes the fastest dimension; those of size 1 do not count."""
-    if instruction.opcode not in _MOVING:
+    if instruction.opcode not in MOVING:
         return False
     before = _fastest(instruction.operands[0])
     after = _fastest(instruction)

@@ -51,7 +51,7 @@ from hloopt.cost_models.gemm import product_shape
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import NOTHING, RunTime
 from hloopt.cost_models.roofline import product_of
-from hloopt.cost_models.usage import Usage, UsageAnalysis
+from hloopt.cost_models.usage import Usage
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import slots_of
 from hloopt.ops import OPS
@@ -104,7 +104,7 @@ class HostModel(KeptTimes):
         last, others = _RUNNING_CYCLES
         running = round(last * lanes), round(others * lanes)
         rules = replace(counting(scalars=False), running=running, longest_window=LONGEST_WINDOW)
-        super().__init__(target, UsageAnalysis(rules))
+        super().__init__(target, rules)
         costs = kernel_costs()
         self.launch_ns = costs["step_ns"]
         self._branching = costs["branching"]

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 
 from hloopt.analysis.cost import instruction_cost, loop_bytes_read
 from hloopt.analysis.parallel_loop import fused_loop
+from hloopt.analysis.structures import Structures, keep
 from hloopt.cost_models.body_usage import SPLITTING, BodyUsage
 from hloopt.cost_models.counting import OpCounting, OpUsage, OpUsages
 from hloopt.dataclass import dataclass
@@ -55,10 +56,18 @@ class Usage:
 
 
 class UsageAnalysis(OpUsages):
-    """Usages by instruction, fusions too, cached until they are invalidated."""
+    """Usages by instruction, fusions too, cached until they are invalidated.
 
-    def __init__(self, counting: OpCounting | None = None) -> None:
+    structures  the numbers of what is equal
+    known       usages by these numbers; may be shared by analyses that count alike
+    """
+
+    def __init__(
+        self, counting: OpCounting | None = None, known: dict[int, Usage] | None = None
+    ) -> None:
         super().__init__(counting)
+        self.structures = Structures()
+        self._of_structure = {} if known is None else known
         self._usages: dict[Instruction, Usage] = {}
         self._bodies: dict[Computation, BodyUsage] = {}
 
@@ -66,8 +75,13 @@ class UsageAnalysis(OpUsages):
         """The usage of an op or fusion."""
         known = self._usages.get(instruction)
         if known is None:
-            is_fusion = instruction.opcode == "fusion"
-            known = self._fusion(instruction) if is_fusion else self._op(instruction)
+            number = self.structures.of(instruction)
+            known = None if number is None else self._of_structure.get(number)
+            if known is None:
+                is_fusion = instruction.opcode == "fusion"
+                known = self._fusion(instruction) if is_fusion else self._op(instruction)
+                if number is not None:
+                    keep(self._of_structure, number, known)
             self._usages[instruction] = known
         return known
 
@@ -96,6 +110,7 @@ class UsageAnalysis(OpUsages):
 
     def forget(self, instruction: Instruction) -> None:
         """An instruction has changed, or is gone; its body is invalidated with it."""
+        self.structures.forget(instruction)
         self._usages.pop(instruction, None)
         self._ops.pop(instruction, None)
         if instruction.opcode == "fusion":
@@ -123,6 +138,7 @@ class UsageAnalysis(OpUsages):
 
         As ``forget``, but what is known of the body's other instructions stays.
         """
+        self.structures.grown(fusion)
         self._usages.pop(fusion, None)
         self._ops.pop(fusion, None)
         body = fusion.calls

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from math import floor, prod
 from pathlib import Path
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from hloopt.analysis.backend_config import is_triton
 from hloopt.analysis.emitters.pairs import Kernels, KernelShape
 from hloopt.cost_models.attention import attention_run_time
-from hloopt.cost_models.coalescing import Coalescing
+from hloopt.cost_models.coalescing import MOVING, Coalescing
 from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.device_times import DeviceTimes
 from hloopt.cost_models.fused_along import fused_along_run_time
@@ -43,7 +43,7 @@ from hloopt.cost_models.fused_rows import fused_rows_run_time
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import RunTime
 from hloopt.cost_models.split_reductions import parts_of_reduction, split_run_time
-from hloopt.cost_models.usage import Usage, UsageAnalysis
+from hloopt.cost_models.usage import Usage
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
 from hloopt.targets import Target
@@ -69,9 +69,11 @@ class Xla2026(KeptTimes):
     name: ClassVar[str] = "xla-2026"
 
     def __init__(self, target: Target) -> None:
-        super().__init__(target, UsageAnalysis(OpCounting(cycles_of(target))))
+        super().__init__(target, OpCounting(cycles_of(target)))
         self._block_level: BlockLevelModel | None = None
-        self.kernels = Kernels(target, self.usage.opcodes)
+        self.kernels = Kernels(
+            target, self.usage.opcodes, self.usage.structures, self._structures.kernels
+        )
         self._times = DeviceTimes(target)
         self._coalescing = Coalescing(self.usage)
         self._reads: dict[Instruction, _Reads] = {}
@@ -96,6 +98,12 @@ class Xla2026(KeptTimes):
         self._coalescing.forget(instruction)
         if self._block_level is not None:
             self._block_level.forget(instruction)
+
+    def _around(self, instruction: Instruction) -> Hashable:
+        """Of what moves elements whether what it reads is a broadcast: then reads stay coalesced."""
+        if instruction.opcode not in MOVING:
+            return None
+        return self._coalescing.alone("loop", instruction)
 
     def _alone(self, instruction: Instruction) -> RunTime:
         whole = fused_loop_run_time(instruction, self.target)

@@ -177,6 +177,7 @@ def _one_by_one(subject: Subject) -> Iterator[FindingCandidate]:
             is_late=True,
             holds=lambda before, after: after.seconds <= _SLOWER * before.seconds,
             instead=candidate,
+            changed=copy if limit == limits[-1] else None,
         )
     assert candidate is not None, "there are limits"
     yield candidate

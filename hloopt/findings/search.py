@@ -33,7 +33,7 @@ from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import FindingCandidate, Gainless, Subject, Tried
 from hloopt.interpret.shards import meshes_of
 from hloopt.ir import Instruction, Module
-from hloopt.ir.build import clone_module
+from hloopt.ir.build import clone_module, no_collection
 from hloopt.ir.walk import callers_first
 from hloopt.kernels.costs import KernelCost
 from hloopt.pipelines import parse_pipeline
@@ -156,12 +156,24 @@ def find(
         parse_pipeline(_OPENED).run(module)
     subject = Subject(module, planner, given)
     begin("planning the module")
-    real = real or RealRuns()
+    # The plan stays until the end, and is large beside what trials leave behind.
+    with no_collection():
+        return _searched(subject, label, kinds, most, begin, real or RealRuns())
+
+
+def _searched(
+    subject: Subject,
+    label: str,
+    kinds: Sequence[FindingKind],
+    most: int,
+    begin: Callable[[str], object],
+    real: RealRuns,
+) -> Findings:
     run = None if real.joined is None else real.joined(subject.plan.module)
     found = _Search(subject, most, begin, run)
     for kind in kinds:
         found.add(kind)
-    plan = subject.plan
+    plan, planner, module = subject.plan, subject.planner, subject.module
     return Findings(
         module.name,
         planner.predictor.target.name,

@@ -59,6 +59,7 @@ class FindingCandidate:
     is_late   whether the change is made in the plan, without ``sites``, which it does not have
     holds     what must be so of the plans before and after it, for the gain to be of this cause
     instead   the same with another change, which counts where it gains more
+    changed   what a late change has made of the plan, where its detector has tried it
     narrows   whether the change asks for more of indices than the module does: then inputs are made for it
     priced    makes what is planned and priced instead, where a user does once, outside of the program, what the
               change does in it for the results to be compared
@@ -78,6 +79,7 @@ class FindingCandidate:
     is_late: bool = False
     holds: Callable[[ProgramPlan, ProgramPlan], bool] | None = None
     instead: FindingCandidate | None = None
+    changed: Module | None = None
     narrows: bool = False
     priced: ModuleChange | None = None
     exact: ModuleChange | None = None
@@ -243,6 +245,10 @@ class _Trial:
 
     def changed(self, module: Module, instead: ModuleChange | None = None) -> Module | None:
         """A copy of the module with those of the changes that can be made, or others; None without any."""
+        first = self.group[0]
+        if first.changed is not None and instead is None and len(self.group) == 1:
+            verify_module(first.changed)
+            return first.changed
         copy = clone_module(module)
         found = [
             [copy.computations[one.home.name].by_name[one.name] for one in entry.sites]

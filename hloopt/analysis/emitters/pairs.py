@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cached_property
@@ -21,6 +21,7 @@ from hloopt.analysis.emitters.scratch import fused_apart
 from hloopt.analysis.emitters.unroll import drops_when_unrolled
 from hloopt.analysis.hero import is_intermediate, only_intermediates_below
 from hloopt.analysis.region import Region, Result, region_of
+from hloopt.analysis.structures import Structures, keep
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
@@ -85,16 +86,21 @@ class Kernels:
     """What would run on a device, remembered until it is forgotten.
 
     Of devices without blocks and threads only kinds are known: they follow from the ops.  ``opcodes``
-    gives those in an op or fusion; a caller that maintains the set as a fusion grows passes its own.
+    gives those in an op or fusion; a caller that maintains the set as a fusion grows passes its own.  So does
+    one that maintains ``structures``, with a table of what is ``known`` of them on this device.
     """
 
     def __init__(
         self,
         target: Target,
         opcodes: Callable[[Instruction], AbstractSet[str]] | None = None,
+        structures: Structures | None = None,
+        known: dict[Hashable, KernelShape] | None = None,
     ) -> None:
         self.target = target
         self._opcodes = opcodes
+        self._structures = structures
+        self._shapes = {} if known is None else known
         self._is_wide = target.kind == "cuda" and target.capability >= _WIDE
         self._known: dict[Instruction, _Facts] = {}
 
@@ -104,11 +110,16 @@ class Kernels:
         Kinds without a launch of their own, and what no kernel runs, count a thread for each element of the
         first result, as XLA's cost model does.
         """
-        if instruction not in self._known:
-            loop = self._wide_loop(instruction)
-            if loop is not None:
-                return loop
-        return self._facts(instruction).kernel
+        facts = self._known.get(instruction)
+        if facts is not None:
+            return facts.kernel
+        number = None if self._structures is None else self._structures.of(instruction)
+        known = None if number is None else self._shapes.get(number)
+        if known is None:
+            known = self._wide_loop(instruction) or self._facts(instruction).kernel
+            if number is not None:
+                keep(self._shapes, number, known)
+        return known
 
     def reductions(self, instruction: Instruction) -> list[Instruction]:
         """The reduces that decide the form of an instruction's kernel."""
@@ -125,6 +136,19 @@ class Kernels:
 
         Cheap where nothing in the producer can change the kernel's form; otherwise both are copied.
         """
+        pair = None if self._structures is None else self._structures.pair(producer, consumer)
+        if pair is None:
+            return self._pair(producer, consumer, multi_output=multi_output)
+        key = pair, multi_output
+        known = self._shapes.get(key)
+        if known is None:
+            known = self._pair(producer, consumer, multi_output=multi_output)
+            keep(self._shapes, key, known)
+        return known
+
+    def _pair(
+        self, producer: Instruction, consumer: Instruction, *, multi_output: bool
+    ) -> KernelShape:
         if multi_output:
             loop = self._wide_loop(consumer, producer)
             if loop is not None:

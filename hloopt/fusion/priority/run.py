@@ -237,6 +237,8 @@ class PriorityRun:
         self, producer: Instruction, consumer: Instruction, comparison: Comparison | None
     ) -> Instruction:
         before = consumer.name, root_opcode(consumer)
+        structures = self.model.usage.structures
+        pair = structures.pair(producer, consumer)
         grown = self._sizes(producer, consumer)
         # A constant changes no tiles.
         tiles = (
@@ -247,6 +249,7 @@ class PriorityRun:
             self.triton.write(fusion, tiles)
         self.rules.became(fusion, *grown)
         self.model.grown(fusion)
+        structures.became(fusion, pair)
         self.bodies[fusion.calls] = None
         self._classify(fusion)
         self.recorder.fused(
