@@ -29,7 +29,8 @@ class Effects:
         """Whether running the instruction does more than make its result."""
         known = _plain_attributes(instruction.opcode)
         if known is not None:
-            return not instruction.attributes.keys() <= known
+            attributes = instruction.attributes
+            return bool(attributes) and not attributes.keys() <= known
         return (
             instruction.op.side_effect
             or instruction.op.family in ("collective", "async", "host")

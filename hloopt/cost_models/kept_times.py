@@ -23,14 +23,16 @@ __all__ = ["KeptTimes"]
 class StructureTimes:
     """What a model knows of a device by structures (``structures.py``), whatever the module.
 
-    usages  what ops and fusions compute and read
-    times   of kernels
-    pairs   of pairs in one kernel
-    kernels their launches
+    usages    what ops and fusions compute and read
+    times     of kernels
+    launched  of those that run in the end, where they are others
+    pairs     of pairs in one kernel
+    kernels   kinds, blocks and threads
     """
 
     usages: dict[int, Usage] = field(default_factory=dict)
     times: dict[Hashable, RunTime] = field(default_factory=dict)
+    launched: dict[int, RunTime] = field(default_factory=dict)
     pairs: dict[Hashable, RunTime] = field(default_factory=dict)
     kernels: dict[Hashable, KernelShape] = field(default_factory=dict)
 

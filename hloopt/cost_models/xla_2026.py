@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from hloopt.analysis.backend_config import is_triton
 from hloopt.analysis.emitters.pairs import Kernels, KernelShape
+from hloopt.analysis.structures import keep
 from hloopt.cost_models.attention import attention_run_time
 from hloopt.cost_models.coalescing import MOVING, Coalescing
 from hloopt.cost_models.counting import OpCounting, narrow
@@ -139,10 +140,17 @@ class Xla2026(KeptTimes):
     def launched_run_time(self, instruction: Instruction) -> RunTime:
         """A reduction whose results blocks share has two launches; XLA cuts those in two before it fuses."""
         whole = self.run_time(instruction)
-        if whole.launches > 1:
+        if whole.launches > 1 or self.kernels.of(instruction).kind != "reduction":
             return whole
-        heroes = self.kernels.reductions(instruction)
-        return self._split(whole, heroes, self._reading(instruction, whole), by_cores=True)
+        number = self.usage.structures.of(instruction)
+        known = None if number is None else self._structures.launched.get(number)
+        if known is None:
+            heroes = self.kernels.reductions(instruction)
+            reading = self._reading(instruction, whole)
+            known = self._split(whole, heroes, reading, by_cores=True)
+            if number is not None:
+                keep(self._structures.launched, number, known)
+        return known
 
     def _reading(self, instruction: Instruction, whole: RunTime) -> Callable[[int], float]:
         reads = self._reads_of(instruction)

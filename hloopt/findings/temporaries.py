@@ -40,9 +40,9 @@ def between(subject: Subject) -> Iterator[FindingCandidate]:
     if not subject.is_small:
         return  # its fusion would have to be decided anew for each of them
     least = subject.plan.peak_bytes * _SHARE
-    for row in kept_arrays(subject.plan.explanation)[:_MOST]:
+    for row in kept_arrays(subject.plan.explanation, least)[:_MOST]:
         site = _given(subject, row.node)
-        if site is None or row.node.byte_size < least or not row.readers:
+        if site is None or not row.readers:
             continue
         edges = [edge for _, edge in row.readers]
         words = [edge.words[-1] for edge in edges if edge.words]
@@ -61,8 +61,8 @@ def largest_kept(subject: Subject) -> tuple[RefusedArray, ...]:
     if not subject.plan.provenance.history.plans:
         return ()
     least = max(_LARGE, subject.plan.peak_bytes * _SHARE)
-    rows = kept_arrays(subject.plan.explanation)
-    found = (_kept(row) for row in rows if row.node.byte_size >= least)
+    rows = kept_arrays(subject.plan.explanation, least)
+    found = map(_kept, rows)
     return tuple(islice((one for one in found if one is not None), _SHOWN))
 
 

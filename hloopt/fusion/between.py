@@ -26,13 +26,13 @@ class ArrayBetween:
     readers: tuple[tuple[KernelFacts, Edge], ...]
 
 
-def kept_arrays(explanation: Explanation) -> list[ArrayBetween]:
-    """The arrays between kernels after all strategies, the largest first."""
+def kept_arrays(explanation: Explanation, least: float = 0) -> list[ArrayBetween]:
+    """The arrays between kernels after all strategies, of ``least`` bytes or more, the largest first."""
     found = []
     for (home, _), kernel in explanation.kernels.items():
         for name in kernel.outputs or kernel.members:
             node = explanation.nodes.get((home, name))
-            if node is None or _is_view(node, explanation):
+            if node is None or node.byte_size < least or _is_view(node, explanation):
                 continue
             readers = {
                 reader.name: (reader, edge)

@@ -66,7 +66,10 @@ def callees(computation: Computation) -> Iterator[Computation]:
     """The computations that instructions of a computation name, as often as they do."""
     for instruction in computation:
         # Few instructions call anything, and every pass asks.
-        for value in instruction.attributes.values():
+        attributes = instruction.attributes
+        if not attributes:
+            continue
+        for value in attributes.values():
             kind = type(value)
             if kind is Computation or (kind is tuple and value and type(value[0]) is Computation):
                 yield from called_computations(instruction)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.executions import Execution, executions
 from hloopt.analysis.parallel_loop import fused_loop, parallel_loop
+from hloopt.analysis.structures import Structures, keep
 from hloopt.cost_models.attention import ATTENTION, launches_of_attention
 from hloopt.cost_models.fused_rows import WHOLE_ROW, launches_of_rows
 from hloopt.cost_models.matrix_units import SPLIT_UNITS
@@ -107,13 +108,14 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
     moves most bytes.  Concatenates whose parts a loop's kernel writes in place are not kernels.
     """
     joined = joined_in_place(module).concatenates
+    structures = Structures()  # passes may have changed instructions since the last time
     costs: dict[Instruction, Cost] = {}
     predictions: dict[Instruction, Prediction] = {}
 
     def weight(entry: Instruction) -> float:
         if not is_kernel(entry) or entry in joined:
             return 0.0
-        costs[entry] = instruction_cost(entry)
+        costs[entry] = _cost(entry, structures)
         if predictor is None:
             return 1.0 + costs[entry].bytes_accessed
         predictions[entry] = predictor.predict(entry)
@@ -128,6 +130,22 @@ def kernel_costs(module: Module, predictor: Predictor | None = None) -> list[Ker
         for entry in computation
         if entry in costs
     ]
+
+
+_known: Final[dict[int, Cost]] = {}
+"""Costs by structure."""
+
+
+def _cost(entry: Instruction, structures: Structures) -> Cost:
+    """As ``instruction_cost``; of equal kernels once."""
+    number = structures.of(entry)
+    if number is None:
+        return instruction_cost(entry)
+    known = _known.get(number)
+    if known is None:
+        known = instruction_cost(entry)
+        keep(_known, number, known)
+    return known
 
 
 def _row(

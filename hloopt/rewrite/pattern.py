@@ -193,8 +193,9 @@ def match(
 ) -> Iterable[Bindings]:
     """All ways in which ``instruction`` fits; each is the map from names to instructions."""
     bound = {} if bound is None else bound
-    if pattern.opcodes is not None and not (
-        instruction.opcode in pattern.opcodes and instruction.is_understood
+    if pattern.opcodes is not None and (
+        instruction.opcode not in pattern.opcodes
+        or (instruction.attributes and not instruction.is_understood)
     ):
         return ()
     for key, value in pattern.attributes.items():
