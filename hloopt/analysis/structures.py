@@ -51,6 +51,14 @@ def _number(key: Hashable) -> int:
     return known
 
 
+def _repeated(operands: tuple[Instruction, ...]) -> tuple[int, ...]:
+    """Where each operand occurs first; nothing where all are different."""
+    if len(set(operands)) == len(operands):
+        return ()
+    first: dict[Instruction, int] = {}
+    return tuple([first.setdefault(one, place) for place, one in enumerate(operands)])
+
+
 class Structures:
     """The numbers of ops and fusions, cached until they are invalidated; None where there is none.
 
@@ -77,7 +85,7 @@ class Structures:
                         instruction.opcode,
                         instruction.shape,
                         tuple([operand.shape for operand in operands]),
-                        tuple(map(operands.index, operands)) if len(operands) > 1 else 0,
+                        _repeated(operands),
                         attributes,
                     )
                 )
