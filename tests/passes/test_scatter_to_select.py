@@ -105,3 +105,19 @@ def test_a_window_of_several_elements_stays() -> None:
   ROOT r = f32[5,7] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0},
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"""
     assert "scatter" in _opcodes(hloopt.optimize(_module(body), "scatter-to-select"))
+
+
+def test_whole_takes_arrays_of_several_values() -> None:
+    """Each row keeps what it had but at its index; without the option such a scatter stays."""
+    batched = BATCHED.format(k="f32", start="0", index="s32")
+    _, _, rest = batched.partition("\n")
+    given = rest.replace("x = f32[5,7] broadcast(zero), dimensions={}", "x = f32[5,7] parameter(2)")
+    before = _module(given)
+    assert "scatter" in _opcodes(hloopt.optimize(before, "scatter-to-select"))
+    after = hloopt.optimize(before, "scatter-to-select{whole=true}")
+    assert "scatter" not in _opcodes(after)
+    hloopt.verify(after)
+    draws = np.random.default_rng(2).standard_normal(40).astype(np.float32)
+    inputs = [_indices("int32", 5, 1), draws[:5], draws[5:].reshape(5, 7)]
+    (one,), (other,) = hloopt.evaluate(before, inputs), hloopt.evaluate(after, inputs)
+    np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))

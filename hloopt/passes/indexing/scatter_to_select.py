@@ -28,6 +28,7 @@ class ScatterToSelect(SitePass):
     The combiner is applied once, so that every bit is the same.
 
     limit   the most elements of index arrays that are computed, to see that rows are counted one by one
+    whole   whether arrays of more than one value are taken, too: all of such an array is then read and written
     """
 
     opcode: ClassVar[str] = "scatter"
@@ -51,15 +52,18 @@ ENTRY main {
 """
 
     limit: int = 1 << 20
+    whole: bool = False
+
+    def fits(self, scatter: Instruction) -> bool:
+        """Whether a scatter is of one array, and of one that is taken."""
+        return len(scatter.fold_inputs) == 1 and (self.whole or _is_one_value(scatter.operands[0]))
 
     def rewrite(self, instruction: Instruction, log: PassLog) -> bool:
         """Replace one scatter, if it can be."""
         scatter = instruction
-        if len(scatter.fold_inputs) != 1 or not _is_one_value(scatter.operands[0]):
+        if not self.fits(scatter):
             return False
-        home = scatter.home.module
-        assert home is not None, "of a module"
-        rows = _rows(scatter, KnownArrays(home, self.limit))
+        rows = _rows(scatter, KnownArrays(scatter.module, self.limit))
         if rows is None:
             return False
         operands = (scatter.operands[0], scatter.scatter_updates[0])
