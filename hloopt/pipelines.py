@@ -201,6 +201,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
     f"loop-fusion,attention-recognition,{_SUMS},row-fusion,product-fusion,{_FUSION},loop-along-fusion,"
+    "horizontal-input-fusion{cost_model=xla-2026},"
     "horizontal-loop-fusion{instructions=256,cost_model=xla-2026},tuple-simplifier,cse,dce,rename-fusions",
     "device": _DEVICE,
     "device-cpu": "",

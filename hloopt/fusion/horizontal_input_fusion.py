@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hloopt.analysis.hero import find_hero, is_real_reduction_hero, roots
+from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.dataclass import dataclass
 from hloopt.fusion import apply
+from hloopt.fusion.code_room import decide_code
 from hloopt.fusion.decision import Decision, forbid
 from hloopt.fusion.history import root_opcode
 from hloopt.fusion.horizontal.member import (
@@ -21,10 +23,12 @@ from hloopt.fusion.horizontal.member import (
 )
 from hloopt.fusion.kinds import is_input_reduction
 from hloopt.fusion.limits import Footprint, KernelLimits, decide_budget, footprint_of
+from hloopt.fusion.merge import new_parameter
 from hloopt.fusion.recorder import FusionRecorder
 from hloopt.fusion.strategies import fusible_computations
-from hloopt.ir import Computation, Instruction, Module, walk
+from hloopt.ir import Computation, Instruction, Module, build, edit, walk
 from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.targets import find_target
 from hloopt.types import ArrayShape
 
 __all__ = ["HorizontalInputFusion"]
@@ -38,6 +42,12 @@ class HorizontalInputFusion(KernelLimits, Pass):
     Of these, reductions with a tiled kernel, ops or fusions, are joined where they reduce arrays of the same
     shape and layout over the same dimensions, as far as a kernel has room; those with the smallest arrays and
     the fewest instructions first.
+
+    With a ``cost_model`` two are joined only where the model says that their kernel takes less time than both,
+    and where its code is bounded as in other fusions.
+
+    cost_model         the model that has to price the kernel lower than both; empty for none, as in XLA
+    target             the device that it prices for; with a model, one without blocks and threads is left alone
     """
 
     example: ClassVar[str] = """HloModule example
@@ -58,13 +68,21 @@ ENTRY main {
 }
 """
 
+    cost_model: str = ""
+    target: str = "h200"
+
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction once as reader."""
         recorder = FusionRecorder(self, module, log)
-        limits = KernelLimits.of(self)
+        limits, model = KernelLimits.of(self), None
+        if self.cost_model:
+            target = find_target(self.target)
+            if not target.has_threads:
+                return bool(recorder.close().steps)
+            model = recorder.model(self.cost_model, target)
         for computation in fusible_computations(module):
             before = len(recorder.plan.steps)
-            fuser = _Fuser(limits, recorder)
+            fuser = _Fuser(limits, recorder, model)
             for consumer in walk.post_order(computation):
                 fuser.fuse_operands(consumer)
             if len(recorder.plan.steps) > before:
@@ -103,9 +121,13 @@ class _Kernel:
 class _Fuser:
     """One computation while its reductions are joined."""
 
-    def __init__(self, limits: KernelLimits, recorder: FusionRecorder) -> None:
+    def __init__(
+        self, limits: KernelLimits, recorder: FusionRecorder, model: CostModel | None
+    ) -> None:
         self.limits = limits
         self.recorder = recorder
+        self.model = model
+        self.comparison: Comparison | None = None
         self.known: dict[Instruction, _Kernel | None] = {}
 
     def fuse_operands(self, consumer: Instruction) -> None:
@@ -140,7 +162,14 @@ class _Fuser:
         first, second = anchor.instruction, kernel.instruction
         before = (first.name, root_opcode(first))
         fusion = apply.merge_siblings(first, second, "kInput", keep_order=False)
-        self.recorder.fused(second, before, fusion, duplicated=False, multi_output=True)
+        self.recorder.fused(
+            second,
+            before,
+            fusion,
+            duplicated=False,
+            multi_output=True,
+            comparison=self.comparison,
+        )
         anchor.instruction = fusion
         anchor.footprint += kernel.footprint
 
@@ -153,7 +182,24 @@ class _Fuser:
         if not anchor.reduces_like(kernel):
             return forbid("different-reductions")
         both = anchor.footprint + kernel.footprint
-        return decide_budget(both, second, first, self.limits) and self.recorder.allows()
+        decision = decide_budget(both, second, first, self.limits) and self.recorder.allows()
+        if not decision or self.model is None:
+            return decision
+        weighed = self._weigh(self.model, first, second)
+        return advised if advised.wanted else weighed
+
+    def _weigh(self, model: CostModel, first: Instruction, second: Instruction) -> Decision:
+        """Whether one kernel of both takes less time, and its code is bounded."""
+        joined = _joined(first, second)
+        decision = decide_code(joined)
+        apart = sum(model.run_time(one).exec_ns + model.launch_ns for one in (first, second))
+        together = model.run_time(joined).exec_ns + model.launch_ns
+        model.forget(joined)
+        edit.dissolve(joined.calls)
+        self.comparison = Comparison(apart / 1000, together / 1000)
+        if decision and self.comparison.gain_us <= 0:
+            return forbid("slower", comparison=self.comparison)
+        return decision
 
     def _kernel(self, instruction: Instruction) -> _Kernel | None:
         if instruction not in self.known:
@@ -179,6 +225,26 @@ class _Fuser:
             member.instructions,
             footprint_of(instruction, self.limits),
         )
+
+
+def _joined(first: Instruction, second: Instruction) -> Instruction:
+    """The kernel that two would be, in a module by itself."""
+    trial, entry = Module("trial"), Computation("main")
+    parameters = {
+        operand: edit.append(entry, new_parameter(number, operand))
+        for number, operand in enumerate(dict.fromkeys((*first.operands, *second.operands)))
+    }
+    copies = []
+    for kernel in (first, second):
+        attributes = dict(kernel.attributes)
+        if kernel.opcode == "fusion":
+            attributes["calls"] = edit.add_computation(trial, build.clone_computation(kernel.calls))
+        operands = tuple(parameters[operand] for operand in kernel.operands)
+        copy = Instruction(kernel.name, kernel.opcode, kernel.shape, operands, attributes)
+        copies.append(edit.append(entry, copy))
+    entry.root = build.make(entry, "tuple", tuple(copies))
+    trial.entry = edit.add_computation(trial, entry)
+    return apply.merge_siblings(copies[0], copies[1], "kInput", keep_order=False)
 
 
 def _hero(body: Computation) -> Instruction:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from hloopt.cost_models.xla_2026 import Xla2026
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.decision import Decision
 from hloopt.fusion.history import FusionPlan
@@ -450,3 +451,56 @@ def test_a_loop_body_is_looked_at_with_a_model_only() -> None:
 def test_a_device_without_threads_is_left_alone() -> None:
     fused = _adam([16, 32])
     assert not _run(fused, HorizontalLoopFusion(cost_model="xla-2026", target="host"))[1].steps
+
+
+WEIGHED = HorizontalInputFusion(cost_model="xla-2026")
+
+
+def _sums(first: str) -> str:
+    """Two sums over rows, as they are fused: of ``first``, and of squares."""
+    lines = [
+        "p = f32[2048,512]{1,0} parameter(0)",
+        "q = f32[512,2048]{1,0} parameter(1)",
+        "x = f32[2048,512]{1,0} parameter(2)",
+        "zero = f32[] constant(0)",
+        "t = f32[2048,512]{1,0} transpose(q), dimensions={1,0}",
+        f"a = f32[2048,512]{{1,0}} {first}",
+        "b = f32[2048,512]{1,0} multiply(x, x)",
+        "s = f32[2048]{0} reduce(a, zero), dimensions={1}, to_apply=sum",
+        "u = f32[2048]{0} reduce(b, zero), dimensions={1}, to_apply=sum",
+        "ROOT r = (f32[2048]{0}, f32[2048]{0}) tuple(s, u)",
+    ]
+    text = f"{HEAD}ENTRY e {{\n" + "\n".join(lines) + "\n}\n"
+    return hloopt.optimize(hloopt.parse(text), "priority-fusion", target="h200").to_text()
+
+
+def test_reductions_are_joined_where_the_model_prices_them_lower() -> None:
+    """What is tried leaves no trace: a second computation that the sums call has as many callers as before."""
+    text = _sums("negate(p)")
+    module, plan = _run(text, WEIGHED)
+    (step,) = plan.steps
+    assert step.comparison is not None
+    assert step.comparison.gain_us > 0
+    assert len(_kernels(module)) == 1
+    assert len(module.computations["sum"].callers) == 2
+    lines = [_reduce("a", "m0"), _reduce("b", "m1"), _tuple(["a", "b"], "f32[4]{0}")]
+    assert _kernels(check(_entry(*lines), WEIGHED)[0]) == ["reduce reduce tuple"]
+
+
+def test_reductions_that_the_model_prices_no_lower_are_left_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a launch cost nothing, one kernel would read and write what both do."""
+    monkeypatch.setattr(Xla2026, "launch_ns", 0.0)
+    text = _sums("add(p, t)")
+    assert len(_kernels(_run(text, HorizontalInputFusion())[0])) == 1
+    module, plan = _run(text, WEIGHED)
+    assert module.to_text() == hloopt.parse(text).to_text()
+    (refused,) = [one.decision for one in plan.refusals if one.decision.code == "slower"]
+    assert refused.comparison is not None
+    assert refused.comparison.gain_us <= 0
+
+
+def test_reductions_on_a_device_without_threads_are_left_alone() -> None:
+    instance = HorizontalInputFusion(cost_model="xla-2026", target="host")
+    assert not _run(_sums("negate(p)"), instance)[1].steps
