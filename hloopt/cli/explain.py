@@ -17,7 +17,7 @@ from hloopt.cli.options import PICKED, json_option, pick_options
 from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, chosen_passes
 from hloopt.cli.profile_option import Measuring, profile_option
 from hloopt.cli.words import complete_instruction
-from hloopt.driver.explaining import ModuleExplained, explain_module
+from hloopt.driver.explaining import ModuleExplained, PlannedModule
 from hloopt.driver.selecting import selecting
 from hloopt.errors import UsageError
 from hloopt.ir.build import clone_module
@@ -112,7 +112,7 @@ def command(
 
     def step(found: Input) -> dict[str, Any]:
         times = None if measuring is None else _times(measuring, found)
-        made = replace(explain_module(found.module, names, choice, selection), measured=times)
+        made = replace(PlannedModule(found.module, choice, selection).about(names), measured=times)
         for note in made.notes:
             click.echo(f"{found.name}: note: {note}", err=True)
         if not as_json:

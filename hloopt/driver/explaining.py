@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hloopt.report.console import Console
     from hloopt.report.measured import MeasuredTimes
 
-__all__ = ["ModuleExplained", "explain", "explain_module"]
+__all__ = ["ModuleExplained", "PlannedModule", "explain", "plan_to_explain"]
 
 _MOST_NAMES = 2
 
@@ -60,13 +60,20 @@ def explain(
     """
     if len(names) > _MOST_NAMES:
         raise UsageError(f"one instruction is explained, or two, not {len(names)}")
+    given = read_task(module).module
+    found = plan_to_explain(given, pipeline=pipeline, target=target).about(names)
+    return found if profile is None else replace(found, measured=times_in(given, profile))
+
+
+def plan_to_explain(
+    module: Module, *, pipeline: Given | None = None, target: str | None = None
+) -> PlannedModule:
+    """A copy of a module planned as ``explain`` does, for any number of questions.  Raises as that."""
     with ExitStack() as stack:
         options = KernelOptions(target=target)
         chosen = choose_passes(PassOptions(passes=pipeline), options)
         selection = selecting(options, stack.enter_context, predicted=True)
-        given = read_task(module).module
-        found = explain_module(build.clone_module(given), names, chosen, selection)
-        return found if profile is None else replace(found, measured=times_in(given, profile))
+        return PlannedModule(build.clone_module(module), chosen, selection)
 
 
 @dataclass(frozen=True)
@@ -135,35 +142,50 @@ class ModuleExplained(Displayed):
         return self.costs.get((row.computation, row.instruction))
 
 
-def explain_module(
-    module: Module, names: Sequence[str], chosen: Chosen, selection: Selecting
-) -> ModuleExplained:
-    """As ``explain``, of a module that the passes change in place."""
-    matrices = known_matrices(module, names if len(names) == 1 else ())
-    answer, refused, notes, matters = _fusion(module, names, chosen, selection)
-    ready, rows = module, list["Choice"]()
-    if selection.has_kernels:
-        ready, rows, more = selection.choose(module)
-        notes = [*notes, *more]
-    if names:
-        wanted = _kernels(names, answer)
-        found = [row for row in rows if row.instruction in wanted and len(names) == 1]
-        if answer is None and not found:
-            if not matrices:
-                raise UsageError(refused)
-            notes = [*notes, refused]
-    return ModuleExplained(
-        module.name,
-        selection.instance.target,
-        tuple(names),
-        answer,
-        tuple(found if names else rows),
-        costs_by_place(ready, selection.predictor()) if rows else {},
-        selection.instance.limits(),
-        matters,
-        tuple(notes),
-        matrices,
-    )
+class PlannedModule:
+    """A module that the passes change in place, whose kernels are chosen: whatever it has can be explained."""
+
+    def __init__(self, module: Module, chosen: Chosen, selection: Selecting) -> None:
+        self._given = build.clone_module(module)
+        self._selection = selection
+        aim = selection.instance.target
+        target = find_target(aim)
+        advice = chosen.controls.advice
+        assert isinstance(advice, Advice), "there always is one"
+        provenance = Provenance(advice.histories)
+        self._notes = chosen.run(module, (provenance,), remarks=True).notes
+        trials = Trials(self._given, chosen, target, aim)
+        self._questions = Questions(module, provenance, target, trials)
+        self._ready, self._rows = module, list["Choice"]()
+        if selection.has_kernels:
+            self._ready, self._rows, more = selection.choose(module)
+            self._notes = [*self._notes, *more]
+
+    def about(self, names: Sequence[str]) -> ModuleExplained:
+        """What is said of no name, one or two.  Raises ``UsageError`` for a name that nothing has."""
+        matrices = known_matrices(self._given, names if len(names) == 1 else ())
+        answer, refused = _answer(self._questions, names)
+        selection, notes, found = self._selection, self._notes, self._rows
+        if names:
+            wanted = _kernels(names, answer)
+            found = [row for row in found if row.instruction in wanted and len(names) == 1]
+            if answer is None and not found:
+                if not matrices:
+                    raise UsageError(refused)
+                notes = [*notes, refused]
+        is_pair = len(names) == _MOST_NAMES
+        return ModuleExplained(
+            self._given.name,
+            selection.instance.target,
+            tuple(names),
+            answer,
+            tuple(found),
+            costs_by_place(self._ready, selection.predictor()) if self._rows else {},
+            selection.instance.limits(),
+            self._questions.is_about_fusion or is_pair or not selection.has_kernels,
+            tuple(notes),
+            matrices,
+        )
 
 
 def _kernels(names: Sequence[str], answer: FusionAnswer | None) -> frozenset[str]:
@@ -172,23 +194,6 @@ def _kernels(names: Sequence[str], answer: FusionAnswer | None) -> frozenset[str
         return frozenset()
     given = (name.removeprefix("%") for name in names)
     return frozenset((*given, *(answer.kernels if answer is not None else ())))
-
-
-def _fusion(
-    module: Module, names: Sequence[str], chosen: Chosen, selection: Selecting
-) -> tuple[FusionAnswer | None, str, list[str], bool]:
-    """Run the passes; return the answer about fusion, or why there is none; notes; whether it matters."""
-    is_pair = len(names) == _MOST_NAMES
-    aim = selection.instance.target
-    target = find_target(aim)
-    trials = Trials(build.clone_module(module), chosen, target, aim) if is_pair else None
-    advice = chosen.controls.advice
-    assert isinstance(advice, Advice), "there always is one"
-    provenance = Provenance(advice.histories)
-    report = chosen.run(module, (provenance,), remarks=True)
-    questions = Questions(module, provenance, target, trials)
-    matters = questions.is_about_fusion or is_pair or not selection.has_kernels
-    return *_answer(questions, names), report.notes, matters
 
 
 def _answer(questions: Questions, names: Sequence[str]) -> tuple[FusionAnswer | None, str]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PricedPairs", "WantedPair", "WhatIf"]
 
-_WORK: Final = 8_000
+_WORK: Final = 4_000
 """Instructions whose fusion is planned again for a page, all alternatives together."""
 _MOST: Final = 24
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
-from hloopt.driver.explaining import ModuleExplained, explain
+from hloopt.driver.explaining import ModuleExplained, PlannedModule, plan_to_explain
 from hloopt.editor.document import Named
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.kernels.costs import KernelPrices
@@ -48,7 +48,7 @@ class DocumentAnswers:
         self.module = module
         self.predictor = predictor
         self._planning = Lock()
-        self._unfused: list[UnfusedArray] | None = None
+        self._planned: PlannedModule | None = None
 
     @cached_property
     def prices(self) -> KernelPrices:
@@ -109,14 +109,8 @@ class DocumentAnswers:
     def unfused(self) -> list[UnfusedArray]:
         """The arrays between kernels that instructions of the text write, as ``hloopt explain`` lists them.
 
-        Planned once, whatever threads ask: an editor asks at each look.  Raises as ``explained``.
+        Raises as ``explained``.
         """
-        with self._planning:
-            if self._unfused is None:
-                self._unfused = self._found_unfused()
-            return self._unfused
-
-    def _found_unfused(self) -> list[UnfusedArray]:
         found: dict[Instruction, UnfusedArray] = {}
         explained = self.explained()
         rows = [] if explained.fusion is None else explained.fusion.json.get("arrays", [])
@@ -134,8 +128,14 @@ class DocumentAnswers:
         return list(found.values())
 
     def explained(self, *names: str) -> ModuleExplained:
-        """What ``hloopt explain`` says on the target; raises as it does."""
-        return explain(self.module, *names, target=self.predictor.target.name)
+        """What ``hloopt explain`` says on the target; raises as it does.
+
+        The module is planned once, whatever threads ask: an editor asks at each look.
+        """
+        with self._planning:
+            if self._planned is None:
+                self._planned = plan_to_explain(self.module, target=self.predictor.target.name)
+            return self._planned.about(names)
 
     def explanation(self, name: str) -> str:
         """The text of ``explained``."""

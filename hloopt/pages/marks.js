@@ -16,6 +16,8 @@ function showBoxes(boxes) {
 }
 async function showMarks() {
   showBoxes(boxesShown);
+  const button = panel.querySelector(".mark");
+  if (button) button.textContent = marks.includes(shownNumber) ? "unmark" : "mark";
   const bar = $("marks"), each = marks.map((one) => linkTo(one));
   bar.hidden = !marks.length;
   document.body.classList.toggle("marking", marks.length > 0);

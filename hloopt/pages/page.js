@@ -57,7 +57,7 @@ async function panelOf(number) {
   const many = (numbers) => h("p", { class: "names" }, numbers.slice(0, 40).flatMap((one) => [linkTo(one), " "]), numbers.length > 40 ? `and ${numbers.length - 40} more` : "");
   const blocks = [h("dl", {}, pairs.filter(([, value]) => value).flatMap(([what, value]) => [h("dt", {}, what), h("dd", {}, value)]))];
   const marking = () => mark(number).then(() => { if (innerWidthIsSmall()) closePanel(true); });
-  blocks.push(h("p", { class: "tools" }, hasPart("graph") ? h("button", { onclick: () => toGraph(number) }, "show in the graph") : "", hasPart("whatif") ? h("button", { onclick: marking, title: "mark two, to fuse or to part them (m)" }, marks.includes(number) ? "unmark" : "mark") : ""));
+  blocks.push(h("p", { class: "tools" }, hasPart("graph") ? h("button", { onclick: () => toGraph(number) }, "show in the graph") : "", hasPart("whatif") ? h("button", { onclick: marking, class: "mark", title: "mark two, to fuse or to part them (m)" }, marks.includes(number) ? "unmark" : "mark") : ""));
   if (found.operands[number].length) blocks.push(h("h4", {}, "reads"), many([...new Set(found.operands[number])]));
   if (found.users[number].length) blocks.push(h("h4", {}, "read by"), many(found.users[number]));
   if (hasPart("files")) blocks.push(...programOf(found.lines[number], await part("files")));

@@ -10,7 +10,7 @@ import pytest
 import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
-from hloopt.driver.explaining import explain
+from hloopt.driver.explaining import plan_to_explain
 from hloopt.editor.answers import DocumentAnswers
 from hloopt.targets import find_target
 
@@ -26,14 +26,14 @@ ENTRY main {
 
 
 def test_unfused_arrays_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also for threads that ask at the same time; another text is planned anew."""
+    """Also for threads that ask at the same time, and for what a lens says; another text is planned anew."""
     plans = list[str]()
 
-    def counted(module: Any, *names: str, **options: Any) -> Any:
+    def counted(module: Any, **options: Any) -> Any:
         plans.append(module.name)
-        return explain(module, *names, **options)
+        return plan_to_explain(module, **options)
 
-    monkeypatch.setattr("hloopt.editor.answers.explain", counted)
+    monkeypatch.setattr("hloopt.editor.answers.plan_to_explain", counted)
     predictor = Predictor(model_for(DEFAULT, find_target("h100")))
     answers = DocumentAnswers(hloopt.parse(TEXT), predictor)
     with ThreadPoolExecutor(4) as threads:
@@ -41,6 +41,7 @@ def test_unfused_arrays_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert plans == ["m"]
     assert [one.instruction.name for one in found[0]] == ["y", "z"]
     assert found[1:] == found[:-1]
+    assert "%z = f32[64,64] dot" in answers.explanation("z")
     other = DocumentAnswers(hloopt.parse(TEXT.replace("HloModule m", "HloModule n")), predictor)
     assert len(other.unfused()) == 2
     assert plans == ["m", "n"]

@@ -226,6 +226,7 @@ def test_two_marked_boxes_are_a_pair(browser: Any, small: str, by: str) -> None:
             box.click()
             page.wait_for_selector(f'#panel h3:has-text("{name}")')
             page.get_by_role("button", name="mark", exact=True).click()
+            page.get_by_role("button", name="unmark", exact=True).wait_for()
         page.wait_for_selector(f'.stage g[data-key="{name}"][aria-pressed="true"]')
 
     mark("d")
