@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import hloopt
+from hloopt.findings import chosen_kinds
 from hloopt.pages.serving import PageServer
 from tests.pages.test_page import EVIL, PROGRAM
 
@@ -47,6 +48,8 @@ def address(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> str:
     path = tmp_path_factory.mktemp("page") / "p.html"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hloopt.driver.whatif._MOST", 2)
+        # One kind of finding: all of them evaluate the sample's loop for many seconds.
+        patch.setattr("hloopt.driver.page.chosen_kinds", lambda _: chosen_kinds(("loop-kernels",)))
         path.write_text(hloopt.page(samples / "kalman_scan.hlo").to_html())
     return path.as_uri()
 
