@@ -179,6 +179,16 @@ def test_every_page_of_the_documentation_is_in_its_index() -> None:
     assert [page for page in _PAGES if page.removeprefix("docs/") not in f"{index} index.md"] == []
 
 
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere() -> None:
+    """The plugin for pages opened as files would load a script from another machine, unless one of ours is named."""
+    settings = (ROOT / "mkdocs.yml").read_text()
+    assert [page for page in _PAGES if page.removeprefix("docs/") not in settings] == []
+    (polyfill,) = re.findall(r"polyfills:\n +- (\S+)", settings)
+    assert "iframe-worker" in polyfill
+    assert (ROOT / "docs" / polyfill).is_file()
+    assert re.findall(r"https?://(?!github\.com)\S+", settings) == []
+
+
 def test_the_recording_is_what_the_commands_print(tmp_path: Path) -> None:
     """``make recording`` draws it again."""
     text = recording.session(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import cast
 
 import click
@@ -11,6 +12,8 @@ import pytest
 from hloopt.cli.main import COMMANDS, cli
 from hloopt.cli.topics import topics
 from tests.helpers.support import invoke
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def options() -> set[str]:
@@ -56,3 +59,28 @@ def test_an_unknown_topic() -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     said = "hloopt: error: no topic, command or code is called 'inputz'; did you mean 'inputs'?\n"
     assert result.stderr == said
+
+
+def test_every_environment_variable_has_a_line() -> None:
+    """Those that the source asks for by name, and those with our own names."""
+    source = "\n".join(path.read_text() for path in (ROOT / "hloopt").rglob("*.py"))
+    asked = {*re.findall(r'"(HLOOPT_[A-Z_]+)"', source)}
+    for line in re.findall(r".*\benviron\b.*", source):
+        asked |= {*re.findall(r'"([A-Z][A-Z_]+)"', line)}
+    asked -= {"JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"}  # set for XLA, not asked for
+    asked -= {"HOME", "OMPI_COMM_WORLD_RANK"}  # set by the system and by mpiexec
+    assert {"HLOOPT_THREADS", "CXX", "CUDA_HOME", "XDG_CACHE_HOME"} <= asked
+    assert [
+        name for name in sorted(asked) if name not in topics()["environment"] and name != "HOME"
+    ] == []
+
+
+def test_every_kind_of_file_has_a_line() -> None:
+    """The suffixes that options show of the files they take or write."""
+    group = cast("click.Group", cli)
+    context = cli.make_context("hloopt", [], resilient_parsing=True)
+    commands = [group.get_command(context, name) for name in COMMANDS]
+    params = [param for one in commands if one is not None for param in one.get_params(context)]
+    shown = {suffix for one in params for suffix in re.findall(r"\.[a-z]\w*", one.metavar or "")}
+    assert {".npz", ".toml"} <= shown
+    assert [suffix for suffix in sorted(shown) if suffix not in topics()["formats"]] == []
