@@ -23,6 +23,10 @@ _LARGER: Final = 8
 """How many times as large a value is as all that it is made of."""
 _MOST: Final = 32
 """Ops that make a value which is cheap to make again."""
+_PART: Final = 0.01
+"""The part of a run that reading a value takes at least, for its loop to be planned again."""
+_TRIED: Final = 4
+"""Values that are tried, those that are read longest."""
 _MOVES: Final = frozenset({"broadcast", "reshape", "transpose"})
 
 
@@ -50,17 +54,26 @@ def carried(subject: Subject) -> Iterator[FindingCandidate]:
     """Such values that are made before a loop, and read by each iteration."""
     if is_planned(subject.module):
         return
+    predictor = subject.planner.predictor
+    found = []
     for loop in sites(subject.module, "while"):
         source = loop.operands[0]
         if source.opcode != "tuple" or growth_obstacle(loop) or len(loop.body.callers) != 1:
             continue
         state = reads(loop.body.parameters[0])
+        runs = subject.runs(loop.body.root)[0]
         for index, value in enumerate(source.operands):
             if not value.is_array or value.shape.byte_size < _LEAST or index not in state:
                 continue
-            made = _made(value) if is_passed_through(loop.body, index) else None
+            read = runs * value.shape.byte_size / predictor.target.memory_bandwidth
+            if read < _PART * subject.plan.seconds or not is_passed_through(loop.body, index):
+                continue
+            made = _made(value)
             if made is not None:
-                yield _candidate(subject, loop, value, made)
+                found.append((read, loop, value, made))
+    found.sort(key=lambda row: -row[0])
+    for _, loop, value, made in found[:_TRIED]:
+        yield _candidate(subject, loop, value, made)
 
 
 def _candidate(
@@ -70,7 +83,7 @@ def _candidate(
     small = sum(one.shape.byte_size for one in made.given)
     source = ", ".join(f"%{one.name}" for one in made.given[:3]) or "constants alone"
     return FindingCandidate(
-        (value,),
+        (value, loop),
         f"%{value.name} is {made.what} of {value.shape.byte_size:,} bytes, which {len(made.ops)} ops make of "
         f"{source} ({small:,} bytes). It is made before %{loop.name}, and each of {runs:,} iterations reads it "
         "from memory; what makes it would fuse with what reads it.",
@@ -119,22 +132,13 @@ def _is_cheap(one: Instruction) -> bool:
 
 
 def _inside(module: Module, places: Sequence[Instruction]) -> bool:
-    """Make the values in the loops that carry them."""
-    changed = False
-    for value in places:
-        made = _made(value)
-        loops = [
-            loop
-            for user in value.users
-            if user.opcode == "tuple"
-            for loop in user.users
-            if loop.opcode == "while"
-        ]
-        if made is not None:
-            for loop in loops:
-                _sink(loop, value, made)
-                changed = True
-    return changed
+    """Make the value in the loop that carries it."""
+    value, loop = places
+    made = _made(value)
+    if made is None or loop.operands[0].opcode != "tuple":
+        return False
+    _sink(loop, value, made)
+    return True
 
 
 def _sink(loop: Instruction, value: Instruction, made: _Made) -> None:
