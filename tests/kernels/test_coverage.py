@@ -88,7 +88,7 @@ def test_types_without_a_kernel_tell_why(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table, or JSON; --unsupported leaves out what is whole."""
     rows = coverage(TARGET, ("add", "tuple", "infeed"))
-    monkeypatch.setattr("hloopt.cli.ops.coverage", lambda _: rows)
+    monkeypatch.setattr("hloopt.cli.ops.coverage", lambda *_: rows)
     lines = invoke("ops", "--device", "gpu").stdout.splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["opcode", "add", "infeed", "tuple"]
     assert lines[-1].startswith("no kernel takes f6e2m3fn: elements of f6e2m3fn have 6 bits")
@@ -96,6 +96,16 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["opcode"] for row in found] == ["infeed"]
     assert found[0]["reason"] == "communicates with the host"
     assert invoke("ops", "--device", "gpu", "--target", "h20").exit_code == 2
+
+
+def test_of_some_opcodes() -> None:
+    """Those named are listed, and no others are asked for; a name that is none is refused."""
+    for options in ((), ("--device", "native")):
+        found = json.loads(invoke("ops", "sort", "add", *options, "--json").stdout)["ops"]
+        assert [row["opcode"] for row in found] == ["add", "sort"]
+    refused = invoke("ops", "sorted")
+    assert refused.exit_code == 2
+    assert "there is no opcode 'sorted'; did you mean 'sort'?" in refused.stderr
 
 
 def test_the_native_device() -> None:
