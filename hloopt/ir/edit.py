@@ -401,7 +401,7 @@ def remove(instruction: Instruction) -> None:
 
 
 def remove_parameters(computation: Computation, gone: Collection[Instruction]) -> None:
-    """Take several unused parameters out; those behind them move up.
+    """Take several unused parameters out; those after them move up.
 
     Callers must no longer pass operands for them.  Raises ``ValueError`` while anything uses one.
     """
