@@ -31,7 +31,7 @@ _LITTLE: Final = 3000
 """Calls below which a step says nothing about growth."""
 _ROWS: Final = (
     "binary_chain", "calls", "carried", "conditionals", "control_chain", "copies", "dots_of_one", "fan_out",
-    "loops", "movement", "reduces", "slices", "tuples", "updates", "updates_read", "wide_tuple",
+    "loops", "movement", "reduces", "slices", "tuples", "updates", "wide_tuple",
 )  # fmt: skip
 """Shapes that each pass is put to."""
 
@@ -159,6 +159,12 @@ def test_a_body_that_is_called_once_is_moved_to_its_call() -> None:
     small, few = _work("call-inliner", "deep_calls", 16)
     large, many = _work("call-inliner", "deep_calls", 64)
     assert log(large / small) / log(many / few) <= _EXPONENT
+
+
+def test_a_slice_of_many_updates_goes_to_its_writer() -> None:
+    """Without a rewrite for each update that it passes."""
+    _work("simplify", "updates_read", 2)
+    assert _exponent("simplify", "updates_read", _SIZE) <= _EXPONENT
 
 
 def test_simplify_costs_what_it_writes() -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.simplify.predicates import scalar_value
 
-__all__ = ["Box", "UpdateChains", "written_box"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-Box: TypeAlias = tuple[list[int], list[int]]
+__all__ = ["ElementBox", "UpdateChains", "written_box"]
+
+ElementBox: TypeAlias = tuple[list[int], list[int]]
 """The first element in each dimension, and the one behind the last."""
 
 
-def written_box(update: Instruction) -> Box | None:
+def written_box(update: Instruction) -> ElementBox | None:
     """The elements a dynamic-update-slice may write: all in a dimension where its place is not known.
 
     None for other ops, for starts that are one array, and for sizes that are not known before the run.
@@ -44,7 +46,7 @@ class _Chain:
     links: list[Instruction]
     boxes: NDArray[np.int64]
 
-    def grow(self, update: Instruction, box: Box) -> None:
+    def grow(self, update: Instruction, box: ElementBox) -> None:
         if len(self.links) == len(self.boxes):
             self.boxes = np.concatenate([self.boxes, np.zeros_like(self.boxes)])
         self.boxes[len(self.links)] = box
@@ -57,7 +59,7 @@ class UpdateChains:
 
     places: dict[Instruction, tuple[_Chain, int]] = field(default_factory=dict)
 
-    def writer(self, array: Instruction, box: Box) -> Instruction:
+    def writer(self, array: Instruction, box: ElementBox) -> Instruction:
         """The last update, up to ``array``, that writes in a box; without one, what the first updated."""
         chain, place = self._find(array)
         first, limit = np.array(box, np.int64)
@@ -73,7 +75,7 @@ class UpdateChains:
         return writer
 
     def _find(self, array: Instruction) -> tuple[_Chain, int]:
-        above: list[tuple[Instruction, Box]] = []
+        above: list[tuple[Instruction, ElementBox]] = []
         while array not in self.places and (box := written_box(array)) is not None:
             above.append((array, box))
             array = array.operands[0]

@@ -20,7 +20,7 @@ from hloopt.simplify.data_movement import (
 )
 from hloopt.simplify.predicates import resized
 from hloopt.simplify.rules.slice import is_only_sliced, part, sliced
-from hloopt.simplify.update_chains import Box, UpdateChains, written_box
+from hloopt.simplify.update_chains import ElementBox, UpdateChains, written_box
 from hloopt.types import PaddingDim, SliceRange, WindowDim
 
 __all__ = ["RULES"]
@@ -202,7 +202,7 @@ def _end(taken: SliceRange) -> int:
     return taken.start + (taken.size - 1) * taken.stride + 1
 
 
-def _lies_within(inner: Box, outer: Box) -> bool:
+def _lies_within(inner: ElementBox, outer: ElementBox) -> bool:
     return all(map(le, outer[0], inner[0])) and all(map(le, inner[1], outer[1]))
 
 
