@@ -14,6 +14,7 @@ from hloopt.cost_models.collectives import collective_form, collective_opcode
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
+from hloopt.graphs import reached
 from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.kernels.costs import kernel_costs
 from hloopt.ops.traits import COLLECTIVE, DONES, STARTS
@@ -90,7 +91,7 @@ def exposed(subject: Subject) -> Iterator[FindingCandidate]:
     waits.sort(key=lambda wait: -wait[0])
     found = 0
     for rest, start in waits[:_LOOKED_AT]:
-        before, after = _ancestors(start), _descendants(start)
+        before, after = _around(start)
         free = sum(
             order.seconds.get(one, 0.0)
             for one in start.home
@@ -147,7 +148,7 @@ class _Moved:
         """Order the computation anew."""
         home = module.computations[self.computation]
         start = home.by_name[self.start]
-        before, after = _ancestors(start), _descendants(start)
+        before, after = _around(start)
         first = [one for one in home if one in before]
         last = [one for one in home if one in after]
         beside = [
@@ -163,27 +164,14 @@ def _done(start: Instruction) -> Instruction | None:
     return users[0] if len(start.users) == 1 and users else None
 
 
-def _ancestors(start: Instruction) -> set[Instruction]:
-    """All that has to be done before a start."""
-    found: set[Instruction] = set()
-    pending = [start]
-    while pending:
-        one = pending.pop()
-        for near in (*one.operands, *one.control_predecessors):
-            if near not in found:
-                found.add(near)
-                pending.append(near)
-    return found
+def _around(start: Instruction) -> tuple[set[Instruction], set[Instruction]]:
+    """All that has to be done before a start, and all that waits for its end, the done included."""
+    return set(reached(_needed(start), _needed)), set(reached(_waiting(start), _waiting))
 
 
-def _descendants(start: Instruction) -> set[Instruction]:
-    """All that waits for the end of a start, the done included."""
-    found: set[Instruction] = set()
-    pending = [start]
-    while pending:
-        one = pending.pop()
-        for near in (*one.users, *one.control_successors):
-            if near not in found:
-                found.add(near)
-                pending.append(near)
-    return found
+def _needed(one: Instruction) -> tuple[Instruction, ...]:
+    return (*one.operands, *one.control_predecessors)
+
+
+def _waiting(one: Instruction) -> tuple[Instruction, ...]:
+    return (*one.users, *one.control_successors)
