@@ -74,9 +74,8 @@ ENTRY main {
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction once as reader."""
         recorder = FusionRecorder(self, module, log)
-        limits, model = KernelLimits.of(self), None
+        limits, model, target = KernelLimits.of(self), None, find_target(self.target)
         if self.cost_model:
-            target = find_target(self.target)
             if not target.has_threads:
                 return bool(recorder.close().steps)
             model = recorder.model(self.cost_model, target)

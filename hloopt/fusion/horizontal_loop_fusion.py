@@ -101,10 +101,10 @@ ENTRY main {
 
     def run(self, module: Module, log: PassLog) -> bool:
         """Each instruction of the entry, and each fusion made, as reader until nothing is joined."""
-        recorder = FusionRecorder(self, module, log)
+        recorder, target = FusionRecorder(self, module, log), find_target(self.target)
         if not self.cost_model:
             _Fuser(self, module.entry, recorder).run()
-        elif (target := find_target(self.target)).has_threads:
+        elif target.has_threads:
             model = recorder.model(self.cost_model, target)
             for computation in fusible_computations(module):
                 _Fuser(self, computation, recorder, model).run()

@@ -504,3 +504,12 @@ def test_reductions_that_the_model_prices_no_lower_are_left_apart(
 def test_reductions_on_a_device_without_threads_are_left_alone() -> None:
     instance = HorizontalInputFusion(cost_model="xla-2026", target="host")
     assert not _run(_sums("negate(p)"), instance)[1].steps
+
+
+@pytest.mark.parametrize("cost_model", ["", "xla-2026"])
+@pytest.mark.parametrize("kind", [HorizontalInputFusion, HorizontalLoopFusion])
+def test_a_misspelt_target_is_refused_with_and_without_a_model(
+    kind: type[HorizontalInputFusion | HorizontalLoopFusion], cost_model: str
+) -> None:
+    with pytest.raises(hloopt.UsageError, match="unknown target 'h20'; did you mean 'h200'"):
+        _run(_sums("negate(p)"), kind(cost_model=cost_model, target="h20"))
