@@ -1,7 +1,7 @@
 """Numbers for what has the same structure: equal ops and fusions of equal shapes cost the same.
 
-Models of deep networks repeat their layers, and whoever prices a change plans a module twice that is nearly
-the same.  What depends on nothing but the structure is computed once for each number.
+Deep networks repeat their layers, and to price a change is to plan two modules that are nearly equal.  What
+depends on the structure alone is computed once for each number.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class ModuleExplained(Displayed):
 
 
 class PlannedModule:
-    """A module that the passes change in place, whose kernels are chosen: whatever it has can be explained."""
+    """A module, changed in place by the passes and with its kernels chosen, to ask for explanations of."""
 
     def __init__(self, module: Module, chosen: Chosen, selection: Selecting) -> None:
         self._given = build.clone_module(module)

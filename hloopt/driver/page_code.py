@@ -102,7 +102,7 @@ class KernelCode:
 
     @cached_property
     def _steps(self) -> dict[str, KernelStep]:
-        """By their places; empty where there is no plan."""
+        """The steps by the names of computation and instruction; empty where no plan could be made."""
         try:
             plan = self._shown.readable_plan
         except UnsupportedError as error:

@@ -183,11 +183,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class GainlessChange:
-    """A change that was tried and is no finding.
+    """A change that was tried and rejected.
 
     before, after  of what the kind is about: seconds, bytes or what is counted, in ``unit``
     remedy         the change in the user's terms, the first of its candidate
-    reason         why it is no finding
+    reason         why it was rejected
     """
 
     kind: str

@@ -107,7 +107,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Gainless:
-    """A change that is no finding: its figures before and after, and why."""
+    """A change that was tried and rejected: its figures before and after, and why."""
 
     before: float
     after: float
