@@ -13,11 +13,13 @@ from hloopt.types import DTYPES, ArrayShape, Dims
 
 __all__ = [
     "SlicedDiagonal",
+    "compared",
     "compared_dims",
     "diagonal_of",
     "gathered_diagonal",
     "is_masked",
     "is_summing",
+    "is_zero",
     "sliced_diagonal",
     "where_places",
 ]
@@ -32,31 +34,42 @@ def is_summing(reduce: Instruction) -> bool:
     """Whether a reduce adds one array up, from 0."""
     if reduce.opcode != "reduce" or len(reduce.operands) != 2 or not reduce.is_array:
         return False
-    return _is_zero(reduce.operands[1]) and named_combiner(reduce.to_apply) == "add"
+    return is_zero(reduce.operands[1]) and named_combiner(reduce.to_apply) == "add"
 
 
-def _is_zero(value: Instruction) -> bool:
+def is_zero(value: Instruction) -> bool:
+    """Whether all elements are the same zero."""
     literal = splat_literal(value)
     return literal is not None and literal.array is not None and not literal.array.any()
 
 
 def is_masked(select: Instruction) -> bool:
     """Whether a select leaves the diagonal alone, with zeros beside it."""
-    return _is_zero(select.operands[2]) and compared_dims(select.operands[0]) is not None
+    return is_zero(select.operands[2]) and compared_dims(select.operands[0]) is not None
 
 
 def compared_dims(mask: Instruction) -> tuple[int, int] | None:
     """The two dimensions whose positions a mask finds equal."""
+    found = compared(mask)
+    return found[:2] if found is not None and found[2] == "EQ" else None
+
+
+def compared(mask: Instruction) -> tuple[int, int, str] | None:
+    """The two dimensions whose positions a mask compares, and in which direction."""
     if mask.opcode == "broadcast":
         inner = mask.operands[0]
-        dims = compared_dims(inner) if inner.opcode == "compare" else None
-        return dims and (int(mask.dimensions[dims[0]]), int(mask.dimensions[dims[1]]))
-    if mask.opcode != "compare" or mask.direction != "EQ":
+        found = compared(inner) if inner.opcode == "compare" else None
+        return found and (
+            int(mask.dimensions[found[0]]),
+            int(mask.dimensions[found[1]]),
+            found[2],
+        )
+    if mask.opcode != "compare":
         return None
     one, other = (_counted_dim(operand) for operand in mask.operands)
     if one is None or other is None or mask.array.dims[one] != mask.array.dims[other]:
         return None
-    return (one, other) if one != other else None
+    return (one, other, str(mask.direction)) if one != other else None
 
 
 def _counted_dim(value: Instruction) -> int | None:

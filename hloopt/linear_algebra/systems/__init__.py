@@ -15,12 +15,14 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import open_computations
 from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.systems.cancelling import cancelled
 from hloopt.linear_algebra.systems.chains import SolveChain, read_chain
 from hloopt.linear_algebra.systems.diagonals import diagonal_systems
 from hloopt.linear_algebra.systems.factors import equal_factors, take_transposed
 from hloopt.linear_algebra.systems.known_factors import known_factors
 from hloopt.linear_algebra.systems.solved_factors import solved_factors
 from hloopt.linear_algebra.systems.steps import Triangle
+from hloopt.linear_algebra.systems.transposed_factors import transposed_factors
 from hloopt.linear_algebra.systems.writing import ProductOfSolution, product_of_solution
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.site import is_replaceable
@@ -35,6 +37,7 @@ _FACTOR: Final = "cholesky(transpose(A), lower=false) => transpose(cholesky(A, l
 _INVERSE: Final = "dot(inverse(A), B) => solve(A, B)"
 _FACTORED: Final = "solve(A, dot(U, W)) => dot(solve(A, U), W)"
 _DIAGONAL: Final = "solve(diagonal, B) => divide(B, diagonal)"
+_TRANSPOSED: Final = "getrf(transpose(A)) => getrf(A)"
 _SOLUTION: Final = "dot(solve(A, R), B) => solve(A, dot(R, B))"
 
 
@@ -46,7 +49,10 @@ class LinearSystems(Pass):
         dot(solve(A, R), B)    =>  solve(A, dot(R, B))
         solve(A, dot(U, W))    =>  dot(solve(A, U), W)
         dot(B, solve(A, R))    =>  dot(solve(transpose(A), transpose(B)), R), the other way round
+        dot(A, solve(A, B))    =>  B, and solve(A, dot(A, B)), too
+        solve(inverse(A), B)   =>  dot(A, B), and the inverse of an inverse is the matrix
         solve(diagonal, B)     =>  divide(B, diagonal)
+        getrf(transpose(A))    =>  getrf(A), where only solutions and determinants read them
         getrf(A)               =>  potrf(A), or A itself, where A is positive definite or a triangle
 
     A solution is read through triangular systems (``triangular-solve``, LAPACK's ``trsm``), exchanged rows and
@@ -96,6 +102,8 @@ ENTRY main {
     def run_on(self, computation: Computation, log: PassLog) -> bool:
         """Share the factors of one computation and change its products; whether any was."""
         shared = self._share(computation, log)
+        shared |= self._cancel(computation, log)
+        shared |= self._share_transposed(computation, log)
         shared |= self._take_known(computation, log)
         shared |= self._divide(computation, log)
         rounds = 0
@@ -110,6 +118,22 @@ ENTRY main {
                 break
             log.hit(_FACTOR, factor, f"{first.name} has the same elements")
             take_transposed(factor, first)
+            changed = True
+        return changed
+
+    def _share_transposed(self, computation: Computation, log: PassLog) -> bool:
+        """Take the LU factors of a matrix for its transpose."""
+        changed = False
+        for found in transposed_factors(computation):
+            if not log.allows():
+                break
+            gain = f"{found.first.name} has the factors of the matrix itself"
+            if not (self.fast_math or self.reassociate):
+                kind = found.call.operands[0].array.dtype.name
+                log.miss(_TRANSPOSED, found.call, f"{gain}: {kind} would round otherwise")
+                continue
+            log.hit(_TRANSPOSED, found.call, gain)
+            found.write()
             changed = True
         return changed
 
@@ -152,8 +176,26 @@ ENTRY main {
             changed = True
         return changed
 
+    def _cancel(self, computation: Computation, log: PassLog) -> bool:
+        """Leave out a matrix beside its own inverse."""
+        changed = False
+        for found in cancelled(computation):
+            if not log.allows():
+                break
+            value = found.value
+            gain = "neither the product nor the solution is computed for it"
+            if not (self.fast_math or self.reassociate):
+                kind = value.array.dtype.name
+                log.miss(found.rule, value, f"{gain}: {kind} would round otherwise")
+                continue
+            log.hit(found.rule, value, f"{gain}, and neither error is made")
+            found.write()
+            changed = True
+        return changed
+
     def _all(self, computation: Computation, log: PassLog) -> bool:
         changed = self._take_factors(computation, log)
+        changed |= self._cancel(computation, log)
         for found in solved_products(computation, find_target(self.target)):
             if not log.allows():
                 break

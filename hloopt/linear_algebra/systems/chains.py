@@ -8,7 +8,7 @@ import numpy as np
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.linear_algebra.masks import compared_dims
+from hloopt.linear_algebra.masks import compared_dims, is_zero
 from hloopt.linear_algebra.systems.steps import (
     IndexLabel,
     Negation,
@@ -17,9 +17,18 @@ from hloopt.linear_algebra.systems.steps import (
     Triangle,
     triangle_of,
 )
+from hloopt.rewrite.regions import named_combiner
 from hloopt.rewrite.site import is_replaceable
 
-__all__ = ["Labels", "SolveChain", "identity_labels", "read_chain", "read_steps"]
+__all__ = [
+    "VIEWS",
+    "Labels",
+    "SolveChain",
+    "identity_labels",
+    "read_chain",
+    "read_steps",
+    "viewed_labels",
+]
 
 _LONGEST: Final = 64
 """Instructions of a chain that are read: longer ones begin in the middle."""
@@ -39,6 +48,7 @@ class SolveChain:
     batch   the indices that each matrix has besides its own two, in order
     base    what the first step is taken of, with the ``labels`` of its dimensions
     path    the instructions from the value to the last of the steps
+    inputs  what each step is taken of, with the labels of its dimensions
     """
 
     value: Instruction
@@ -48,6 +58,7 @@ class SolveChain:
     base: Instruction
     labels: Labels
     path: tuple[Instruction, ...]
+    inputs: tuple[tuple[Instruction, Labels], ...]
 
     @property
     def triangles(self) -> list[Triangle]:
@@ -91,6 +102,7 @@ class _ChainReader:
         self.acted: IndexLabel | None = None
         self.batch: tuple[IndexLabel, ...] | None = None
         self.gathered: list[tuple[IndexLabel, ...]] = []
+        self.inputs: list[tuple[Instruction, Labels]] = []
 
     def read(self, labels: Labels) -> SolveChain | None:
         value = self.value
@@ -100,6 +112,8 @@ class _ChainReader:
             if found is None:
                 break
             path.append(value)
+            if len(self.inputs) < len(self.steps):
+                self.inputs.append(found)
             value, labels = found
         if self.acted is None:
             return None
@@ -115,18 +129,21 @@ class _ChainReader:
             value,
             labels,
             tuple(path[:last]),
+            tuple(self.inputs),
         )
 
     def _before(self, value: Instruction, labels: Labels) -> tuple[Instruction, Labels] | None:
         """What a value is made of, by one step or a view."""
-        if value.opcode in _VIEWS:
-            before = _viewed(value, labels)
+        if value.opcode in VIEWS:
+            before = viewed_labels(value, labels)
             return None if before is None else (value.operands[0], before)
         if value.opcode == "negate":
             self.steps.append((Negation(), value))
             return value.operands[0], labels
         if value.opcode == "gather":
             return self._rows(value, labels)
+        if value.opcode == "scatter":
+            return self._added_rows(value, labels)
         triangle = triangle_of(value)
         return None if triangle is None else self._triangle(triangle, labels)
 
@@ -183,11 +200,39 @@ class _ChainReader:
         self.steps.append((RowOrder(indices), gather))
         return operand, tuple(before)
 
+    def _added_rows(
+        self, scatter: Instruction, labels: Labels
+    ) -> tuple[Instruction, Labels] | None:
+        """The transposed order of rows, as ``RowOrder`` writes it: all of them added to zeros."""
+        if len(scatter.operands) != 3 or named_combiner(scatter.to_apply) != "add":
+            return None
+        zeros, indices, updates = scatter.operands
+        given, rank = scatter.attributes, scatter.array.rank
+        batch = tuple(range(indices.array.rank - 1))
+        row = tuple(given["scatter_dims_to_operand_dims"])
+        if updates.array.dims != scatter.array.dims or not is_zero(zeros) or row != (rank - 2,):
+            return None
+        window = tuple(dim for dim in range(rank) if dim != rank - 2 and dim not in batch)
+        is_plain = (
+            tuple(given.get("input_batching_dims", ())) == batch
+            and tuple(given.get("scatter_indices_batching_dims", ())) == batch
+            and tuple(given["inserted_window_dims"]) == row
+            and tuple(given["update_window_dims"]) == window
+            and given["index_vector_dim"] == indices.array.rank == len(batch) + 1
+            and indices.array.dims == (*scatter.array.dims[: len(batch)], scatter.array.dims[-2])
+        )
+        if not is_plain or not self._acts_on(labels[rank - 2]):
+            return None
+        found = [label for dim in batch if (label := labels[dim]) is not None]
+        self.gathered.append(tuple(found))
+        self.steps.append((RowOrder(indices, is_turned=True), scatter))
+        return updates, labels
 
-_VIEWS: Final = frozenset({"copy", "reshape", "transpose"})
+
+VIEWS: Final = frozenset({"copy", "reshape", "transpose"})
 
 
-def _viewed(view: Instruction, labels: Labels) -> Labels | None:
+def viewed_labels(view: Instruction, labels: Labels) -> Labels | None:
     """The labels of the operand's dimensions; None where dimensions are split or joined."""
     if view.opcode == "copy":
         return labels
@@ -208,8 +253,8 @@ def identity_labels(value: Instruction, labels: Labels) -> tuple[IndexLabel, Ind
         before: Labels | None = labels
         if value.opcode == "broadcast":
             before = tuple(labels[dim] for dim in value.dimensions)
-        elif value.opcode in _VIEWS:
-            before = _viewed(value, labels)
+        elif value.opcode in VIEWS:
+            before = viewed_labels(value, labels)
         elif value.opcode == "convert":
             if value.operands[0].array.dtype.name != "pred":
                 return None

@@ -11,7 +11,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.rewrite.site import Site, is_replaceable
 from hloopt.types import ArrayShape, leaves
 
-__all__ = ["equal_factors", "take_transposed"]
+__all__ = ["equal_factors", "reads_lower", "take_transposed"]
 
 _POTRF: Final = re.compile(r"lapack_[sdcz]potrf_ffi|(cu|hip)solver_potrf_ffi")
 _CHECKS: Final = lapack.CHECKS | solvers.CHECKS
@@ -26,7 +26,7 @@ def equal_factors(computation: Computation) -> Iterator[tuple[Instruction, Instr
     """
     found: dict[tuple[object, ...], tuple[bool, Instruction]] = {}
     for factor in list(computation):
-        lower = _reads_lower(factor)
+        lower = reads_lower(factor)
         if lower is None or not is_replaceable(factor):
             continue
         source, is_turned = _source(factor.operands[0])
@@ -61,7 +61,7 @@ def _turned(site: Site, value: Instruction, shape: ArrayShape) -> Instruction:
     return site.make("transpose", value, shape=shape, dimensions=order)
 
 
-def _reads_lower(factor: Instruction) -> bool | None:
+def reads_lower(factor: Instruction) -> bool | None:
     """Which triangle a factor is made of; None for what is no Cholesky factor."""
     if factor.opcode == "cholesky":
         return bool(factor.attributes.get("lower", False))

@@ -17,7 +17,7 @@ from hloopt.rewrite.site import is_replaceable
 from hloopt.targets import Target
 from hloopt.types import DotDims
 
-__all__ = ["SolvedFactor", "solved_factors"]
+__all__ = ["SolvedFactor", "read_product", "solved_factors"]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _solved_factor(chain: SolveChain) -> SolvedFactor | None:
     if any(len(one.users) != 1 or one.is_root for one in inside):
         return None
     sizes = dict(chain.sizes)
-    factors = _factors(product, chain.labels if across is None else across.labels, sizes)
+    factors = read_product(product, chain.labels if across is None else across.labels, sizes)
     if factors is None or any(one.array.dtype is not value.array.dtype for one, _ in factors):
         return None
     factors.sort(key=lambda factor: chain.acted not in factor[1])
@@ -130,7 +130,7 @@ def _solved_factor(chain: SolveChain) -> SolvedFactor | None:
     return SolvedFactor(chain, across, tuple(factors), sizes, summed)
 
 
-def _factors(
+def read_product(
     product: Instruction, labels: Labels, sizes: dict[IndexLabel, int]
 ) -> list[tuple[Instruction, Labels]] | None:
     """What is multiplied, or repeated; the indices that are summed get labels and ``sizes``."""

@@ -53,26 +53,28 @@ class Negation:
 class RowOrder:
     """The rows at ``indices`` [batch, n], or, of one order for the whole batch, [n]; sizes of 1 do not count.
 
-    Transposed, each row is added to the one at its index.
+    If ``is_turned``, each row is added to the one at its index, which is the transposed map.
     """
 
     indices: Instruction
+    is_turned: bool = False
     can_transpose: bool = True
 
     def apply(self, site: Site, columns: Instruction, *, transposed: bool) -> Instruction:
         """A gather of rows, or a scatter that adds rows."""
+        adds = transposed is not self.is_turned
         rank = columns.array.rank
         row = rank - 2
         shape = self.indices.array
         long = tuple(size for size in shape.dims if size > 1)
         indices = site.reshape(self.indices, row_major(shape, long))
-        if transposed:
+        if adds:
             # A gather reads the nearest row where an index is none.
             least, most = (site.splat(indices.array, at) for at in (0, long[-1] - 1))
             indices = site.make("clamp", least, indices, most, shape=indices.array)
         batch = tuple(range(indices.array.rank - 1))
         window = tuple(dim for dim in range(rank) if dim != row and dim not in batch)
-        if transposed:
+        if adds:
             return self._added(site, columns, indices, batch, window)
         sizes = tuple(
             1 if dim == row or dim in batch else size for dim, size in enumerate(columns.array.dims)

@@ -117,9 +117,9 @@ class ProductOfSolution:
             found = writer.applied(chain, other.renamed(columns, chain.acted), transposed=False)
         else:
             found = writer.applied(chain, writer.dot(base, other, self.summed), transposed=False)
-        return writer.put(found, self._order())
+        return writer.put(found, self.order())
 
-    def _order(self) -> list[IndexLabel | None]:
+    def order(self) -> list[IndexLabel | None]:
         """Of the dot's dimensions: batch, left and right ones."""
         dims = DotDims.of(self.dot.attributes)
         left, right = self.names
