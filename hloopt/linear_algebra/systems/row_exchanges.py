@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, cast
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
+from hloopt.ops.traits import op_table
 from hloopt.rewrite import splat_literal
 from hloopt.types import Dims
 
@@ -277,20 +278,23 @@ class _LoopTerms:
         return None if found is None or value is None or _is_rows(value) else (*found, value)
 
 
-_RULES: Final = {
-    "add": _LoopTerms._plus,
-    "and": _LoopTerms._both,
-    "bitcast": _LoopTerms._view,
-    "broadcast": _LoopTerms._view,
-    "compare": _LoopTerms._compared,
-    "copy": _LoopTerms._view,
-    "dynamic-slice": _LoopTerms._read,
-    "dynamic-update-slice": _LoopTerms._written,
-    "gather": _LoopTerms._gathered,
-    "reshape": _LoopTerms._view,
-    "scatter": _LoopTerms._scattered,
-    "select": _LoopTerms._selected,
-}
+_RULES: Final = op_table(
+    {
+        "add": _LoopTerms._plus,
+        "and": _LoopTerms._both,
+        "bitcast": _LoopTerms._view,
+        "broadcast": _LoopTerms._view,
+        "compare": _LoopTerms._compared,
+        "copy": _LoopTerms._view,
+        "dynamic-slice": _LoopTerms._read,
+        "dynamic-update-slice": _LoopTerms._written,
+        "gather": _LoopTerms._gathered,
+        "reshape": _LoopTerms._view,
+        "scatter": _LoopTerms._scattered,
+        "select": _LoopTerms._selected,
+    },
+    otherwise="is computed by no exchange of rows",
+)
 
 
 def _is_rows(term: _Term) -> bool:
