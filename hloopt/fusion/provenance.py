@@ -247,11 +247,10 @@ class Provenance(Watcher):
 
     def _follow(self, run: PassRun, module: Module) -> None:
         left = {_identity(entry) for entry in module.instructions()}
-        names = {(home.name, entry.name) for home in module for entry in home}
         lost = [
             place
             for place, key in self._keys.items()
-            if place not in self.gone and key not in left and place not in names
+            if key not in left and place not in self.gone and not _is_there(module, place)
         ]
         for place in lost:
             rewrites = self._rewrites.of_lost(self._keys[place], place)
@@ -278,6 +277,11 @@ class Provenance(Watcher):
                 self.gone.pop(place, None)
                 for at in found:
                     self.origin.setdefault(at, self.given[place])
+
+
+def _is_there(module: Module, place: _Place) -> bool:
+    home = module.computations.get(place[0])
+    return home is not None and place[1] in home.by_name
 
 
 def _live_instructions(module: Module) -> dict[_Place, Instruction]:

@@ -56,9 +56,9 @@ def apply_rules(
     Rules that undo each other are stopped and named in a note of the log (see ``rewrite/history.py``).
     """
     driver = _Driver(computation, rules, log, fast_math, floats_are_real)
-    for instruction in computation:
-        driver.push(instruction)
-        driver.has_dynamic |= instruction.shape.is_dynamic
+    driver.pending.extend(computation)
+    driver.listed.update(driver.pending)
+    driver.has_dynamic = any(instruction.shape.is_dynamic for instruction in driver.pending)
     return driver.run()
 
 
@@ -115,28 +115,38 @@ class _Driver:
         history = self.history.get(instruction)
         if history is not None and history.fights:
             return False
+        found = None
         for rule in self.rules.candidates(instruction):
             for bound in match(rule.pattern, instruction):
                 if self.has_dynamic and _is_dynamic(instruction, bound):
                     continue
-                found = Match(
-                    instruction,
-                    bound,
-                    self.fast_math,
-                    values=self.values,
-                    floats_are_real=self.floats_are_real,
-                    memory=self.memory,
-                )
+                # Most rules that match decline, and leave the record as it was.
+                if found is None:
+                    found = self.found(instruction, bound)
+                else:
+                    found.bound = bound
                 result = rule.apply(found)
                 objection = _objection(found, result, rule) if result is not None else found.refusal
-                if result is None or objection:
+                if result is not None and not objection:
+                    self.replace(found, result, rule)
+                    return True
+                if found.created:
                     _discard(found.created)
-                    if objection:
-                        self.log.miss(rule.name, instruction, objection)
-                    continue
-                self.replace(found, result, rule)
-                return True
+                if objection:
+                    self.log.miss(rule.name, instruction, objection)
+                if found.created or objection:
+                    found = None
         return False
+
+    def found(self, instruction: Instruction, bound: Bindings) -> Match:
+        return Match(
+            instruction,
+            bound,
+            self.fast_math,
+            values=self.values,
+            floats_are_real=self.floats_are_real,
+            memory=self.memory,
+        )
 
     def replace(self, found: Match, result: Instruction, rule: Rule) -> None:
         root = found.root

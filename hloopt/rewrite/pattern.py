@@ -14,7 +14,7 @@ ops that the table calls commutative match in either order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias
 
@@ -190,57 +190,51 @@ def used_once(instruction: Instruction) -> bool:
 
 def match(
     pattern: Pattern, instruction: Instruction, bound: Bindings | None = None
-) -> Iterable[Bindings]:
+) -> Sequence[Bindings]:
     """All ways in which ``instruction`` fits; each is the map from names to instructions."""
-    bound = {} if bound is None else bound
-    if pattern.opcodes is not None and (
-        instruction.opcode not in pattern.opcodes
+    opcodes = pattern.opcodes
+    if opcodes is not None and (
+        instruction.opcode not in opcodes
         or (instruction.attributes and not instruction.is_understood)
     ):
         return ()
-    for key, value in pattern.attributes.items():
-        if instruction.attributes.get(key) != value:
-            return ()
+    if pattern.attributes:
+        for key, value in pattern.attributes.items():
+            if instruction.attributes.get(key) != value:
+                return ()
     for test in pattern.tests:
         if not test(instruction):
             return ()
-    if pattern.name:
-        known = bound.get(pattern.name)
+    name = pattern.name
+    if bound is None:
+        bound = {name: instruction} if name else {}
+    elif name:
+        known = bound.get(name)
         if known is None:
-            bound = {**bound, pattern.name: instruction}
+            bound = {**bound, name: instruction}
         elif known is not instruction:
             return ()
-    if pattern.operands is None:
+    patterns, operands = pattern.operands, instruction.operands
+    if patterns is None:
         return (bound,)
-    operands = instruction.operands
-    if len(operands) != len(pattern.operands):
+    if len(operands) != len(patterns):
         return ()
     if pattern.commutative and operands[0] is not operands[1]:
-        return _match_both(pattern.operands, operands, bound)
-    return _match_all(pattern.operands, operands, bound)
-
-
-def _match_both(
-    patterns: tuple[Pattern, ...], operands: tuple[Instruction, ...], bound: Bindings
-) -> Iterator[Bindings]:
-    """Two operands in either order; the second is tried when the first has been used up."""
-    yield from _match_all(patterns, operands, bound)
-    yield from _match_all(patterns, (operands[1], operands[0]), bound)
+        turned = (operands[1], operands[0])
+        return (*_match_all(patterns, operands, bound), *_match_all(patterns, turned, bound))
+    return _match_all(patterns, operands, bound)
 
 
 def _match_all(
     patterns: tuple[Pattern, ...], operands: tuple[Instruction, ...], bound: Bindings
-) -> Iterable[Bindings]:
-    if len(patterns) == 1:
-        return match(patterns[0], operands[0], bound)
-    if not patterns:
-        return (bound,)
-    first = match(patterns[0], operands[0], bound)
-    return _match_rest(first, patterns[1:], operands[1:]) if first else ()
-
-
-def _match_rest(
-    first: Iterable[Bindings], patterns: tuple[Pattern, ...], operands: tuple[Instruction, ...]
-) -> Iterator[Bindings]:
-    for partial in first:
-        yield from _match_all(patterns, operands, partial)
+) -> Sequence[Bindings]:
+    """All ways in which operands fit patterns, one each; the last operand's change first."""
+    found: Sequence[Bindings] = (bound,)
+    for pattern, operand in zip(patterns, operands, strict=True):
+        if len(found) == 1:
+            found = match(pattern, operand, found[0])
+        else:
+            found = [more for one in found for more in match(pattern, operand, one)]
+        if not found:
+            break
+    return found

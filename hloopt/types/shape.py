@@ -76,6 +76,13 @@ class ArrayShape:
     layout: Layout | None = None
     dynamic: tuple[bool, ...] = field(default=())
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.dtype, self.dims, self.layout, self.dynamic))
+
     @property
     def rank(self) -> int:
         """The number of dimensions."""
