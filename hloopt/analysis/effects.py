@@ -6,7 +6,13 @@ from collections.abc import Callable
 from functools import cache
 
 from hloopt.ir import Computation, Instruction, Module
-from hloopt.ir.walk import called_computations, callees_first, open_computations
+from hloopt.ir.walk import (
+    called_computations,
+    callees,
+    callees_first,
+    open_computations,
+    remembered,
+)
 from hloopt.ops import attributes_of, op_of
 
 __all__ = ["Effects", "visit_loops"]
@@ -22,7 +28,9 @@ class Effects:
     def __init__(self, module: Module) -> None:
         self._computations: set[Computation] = set()
         for computation in callees_first(module):
-            if any(map(self.has, computation)):
+            if remembered(computation, _has_effect) or any(
+                called in self._computations for called in callees(computation)
+            ):
                 self._computations.add(computation)
 
     def has(self, instruction: Instruction) -> bool:
@@ -31,13 +39,28 @@ class Effects:
         if known is not None:
             attributes = instruction.attributes
             return bool(attributes) and not attributes.keys() <= known
-        return (
-            instruction.op.side_effect
-            or instruction.op.family in ("collective", "async", "host")
-            or bool(instruction.attributes.get("custom_call_has_side_effect"))
-            or not instruction.is_understood
-            or any(called in self._computations for called in called_computations(instruction))
+        return _does_more(instruction) or any(
+            called in self._computations for called in called_computations(instruction)
         )
+
+
+def _has_effect(computation: Computation) -> bool:
+    """Whether an instruction has an effect, whatever is called."""
+    return any(map(_does_more, computation))
+
+
+def _does_more(instruction: Instruction) -> bool:
+    """Whether an instruction has an effect, whatever it calls."""
+    known = _plain_attributes(instruction.opcode)
+    if known is not None:
+        attributes = instruction.attributes
+        return bool(attributes) and not attributes.keys() <= known
+    return (
+        instruction.op.side_effect
+        or instruction.op.family in ("collective", "async", "host")
+        or bool(instruction.attributes.get("custom_call_has_side_effect"))
+        or not instruction.is_understood
+    )
 
 
 @cache

@@ -6,8 +6,8 @@ same in a computation of ten and of a hundred thousand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from hloopt.ir.instruction import MOST_SHOWN, Instruction, brief
 from hloopt.spelling import first_of, missing
@@ -29,6 +29,7 @@ class Computation:
 
     __slots__ = (
         "_count",
+        "_facts",
         "_first",
         "_last",
         "_serial",
@@ -54,6 +55,7 @@ class Computation:
         self._first: Instruction | None = None
         self._last: Instruction | None = None
         self._count = 0
+        self._facts: dict[Callable[[Computation], Any], Any] = {}
         self._serial: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Instruction]:

@@ -109,6 +109,7 @@ def put_in_order(computation: Computation, order: Sequence[Instruction]) -> None
     """
     if len(order) != len(computation):
         raise ValueError(f"{len(order)} of {len(computation)} instructions of {computation.name}")
+    computation._facts.clear()
     previous: Instruction | None = None
     for instruction in order:
         instruction._previous = previous
@@ -144,6 +145,8 @@ def splice(
     to be removed, keeps parameters that nothing reads; nothing in it may have control edges.
     """
     home, moved, entry = home_of(position), [], source._first
+    home._facts.clear()
+    source._facts.clear()
     while entry is not None:
         if entry.opcode != "parameter":
             moved.append(entry)
@@ -289,6 +292,8 @@ def remove_operands(instruction: Instruction, gone: Collection[Instruction]) -> 
 
 def set_attribute(instruction: Instruction, name: str, value: Any) -> None:
     """Set an attribute, or remove it when ``value`` is None; callers of computations follow."""
+    if instruction.computation is not None:
+        instruction.computation._facts.clear()
     for computation in computations_in(instruction.attributes.get(name)):
         drop_call(computation, instruction)
     if value is None:
@@ -459,4 +464,5 @@ def dissolve(computation: Computation) -> None:
         instruction.users.clear()
         instruction._next = instruction._previous = instruction.computation = None
     computation._first = computation._last = None
+    computation._facts.clear()
     computation.parameters.clear()

@@ -70,6 +70,8 @@ def link(
     following: Instruction | None,
 ) -> None:
     """Put an instruction between two neighbours, of which either may be missing."""
+    if computation._facts:
+        computation._facts.clear()
     instruction._previous, instruction._next = previous, following
     if previous is None:
         computation._first = instruction
@@ -84,6 +86,8 @@ def link(
 
 def unlink(computation: Computation, instruction: Instruction) -> None:
     """Take an instruction out from between its neighbours."""
+    if computation._facts:
+        computation._facts.clear()
     previous, following = instruction._previous, instruction._next
     if previous is None:
         computation._first = following

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from typing import TypeVar
 
 from hloopt import graphs
 from hloopt.ir.computation import Computation
@@ -26,10 +27,13 @@ __all__ = [
     "open_computations",
     "post_order",
     "region_computations",
+    "remembered",
     "slots_of",
     "top_level_computations",
     "wrapped_computations",
 ]
+
+T = TypeVar("T")
 
 
 def calls_by_attribute(instruction: Instruction) -> dict[str, tuple[Computation, ...]]:
@@ -62,18 +66,36 @@ def callees_first(module: Module) -> list[Computation]:
     return list(graphs.post_order(module, callees))
 
 
-def callees(computation: Computation) -> Iterator[Computation]:
+def callees(computation: Computation) -> tuple[Computation, ...]:
     """The computations that instructions of a computation name, as often as they do."""
+    return remembered(computation, _callees)
+
+
+def _callees(computation: Computation) -> tuple[Computation, ...]:
+    found: list[Computation] = []
     for instruction in computation:
-        # Few instructions call anything, and every pass asks.
+        # Few instructions call anything.
         attributes = instruction.attributes
         if not attributes:
             continue
         for value in attributes.values():
             kind = type(value)
             if kind is Computation or (kind is tuple and value and type(value[0]) is Computation):
-                yield from called_computations(instruction)
+                found += called_computations(instruction)
                 break
+    return tuple(found)
+
+
+def remembered(computation: Computation, find: Callable[[Computation], T]) -> T:
+    """What ``find`` makes of a computation, found again only once the computation has changed.
+
+    It may look at which instructions there are, at their order, opcodes and attributes, and at nothing else.
+    """
+    known = computation._facts
+    if find not in known:
+        known[find] = find(computation)
+    found: T = known[find]
+    return found
 
 
 def has_side_effect(instruction: Instruction) -> bool:
