@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Final
 
 from hloopt.analysis.measured import JoinedTimes
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
+from hloopt.findings.ahead import TriedAhead
 from hloopt.findings.collectives import linked
 from hloopt.findings.contention import contended
 from hloopt.findings.finding import (
     ContendedScatter,
     Finding,
-    FindingRemedy,
     GainlessChange,
     KernelShare,
     LinkedCollectives,
@@ -23,6 +22,7 @@ from hloopt.findings.finding import (
     ReducedDot,
     RefusedArray,
 )
+from hloopt.findings.kind_tries import KindTries, try_kind
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
 from hloopt.findings.measuring import RealRuns, measured_gain
@@ -30,15 +30,14 @@ from hloopt.findings.peak import PeakUse, peak_use
 from hloopt.findings.planning import Planner, check_planned_for, is_planned
 from hloopt.findings.products import reduced_dot
 from hloopt.findings.temporaries import largest_kept
-from hloopt.findings.trials import FindingCandidate, Gainless, Subject, Tried
+from hloopt.findings.trials import Subject, Tried
 from hloopt.interpret.shards import meshes_of
-from hloopt.ir import Instruction, Module
+from hloopt.ir import Module
 from hloopt.ir.build import clone_module, no_collection
 from hloopt.ir.walk import callers_first
 from hloopt.kernels.costs import KernelCost
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline
-from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.types import Metadata
 
 __all__ = ["Findings", "find"]
@@ -55,8 +54,6 @@ _OPENED: Final = (
 
 Broadcasts stay where they are: the compiler's own simplifier divides by the root of one otherwise than by
 the broadcast of a root, and each stage moves them."""
-_ENOUGH: Final = 0.5
-"""The part of the best gain at which the first of several changes is taken."""
 _TRIED: Final = 2
 """Candidates of a kind that are tried, for each paragraph wanted; the largest first."""
 
@@ -171,8 +168,11 @@ def _searched(
 ) -> Findings:
     run = None if real.joined is None else real.joined(subject.plan.module)
     found = _Search(subject, most, begin, run)
+    with TriedAhead(subject, kinds, _TRIED * most if real.device is None else 0) as ahead:
+        _ = subject.plan
+        known = ahead.found()
     for kind in kinds:
-        found.add(kind)
+        found.add(kind, known.get(kind.name))
     plan, planner, module = subject.plan, subject.planner, subject.module
     return Findings(
         module.name,
@@ -234,76 +234,19 @@ class _Search:
         self.useless: list[GainlessChange] = []
         self.untried: dict[str, int] = {}
 
-    def add(self, kind: FindingKind) -> None:
-        """Try the candidates of a kind."""
-        groups = _grouped(kind.find(self.subject))
-        groups.sort(key=lambda group: -self._weight(group))
-        tried = groups[: _TRIED * self.most]
-        if len(groups) > len(tried):
-            self.untried[kind.name] = len(groups) - len(tried)
-        for group in tried:
-            self.begin(f"{kind.name}: %{group[0].sites[0].name}")
-            tries = [(self.subject.tried(way, kind.measure), way) for way in _ways(group)]
-            found = [(made, way) for made, way in tries if isinstance(made, Tried)]
-            if found:
-                most = max(made.gain.saved for made, _ in found)
-                made, way = next(pair for pair in found if pair[0].gain.saved >= _ENOUGH * most)
-                remedies = self._remedies(way[0])
-                if remedies:
-                    self.found.append((self._finding(kind, way, made, remedies), made))
-            else:
-                self.useless += [
-                    _gainless(kind, way[0], made)
-                    for made, way in tries
-                    if isinstance(made, Gainless)
-                ]
-
-    def _weight(self, group: Sequence[FindingCandidate]) -> float:
-        return sum(_bytes(one) * self.subject.runs(one.sites[0])[0] for one in group)
-
-    def _remedies(self, candidate: FindingCandidate) -> tuple[FindingRemedy, ...]:
-        """Without changes of the user's program where no line of it is behind the site."""
-        site = candidate.sites[0]
-        if site.opcode == "parameter" or not self.has_lines or _lines(site.module, candidate.sites):
-            return candidate.remedies
-        return tuple(one for one in candidate.remedies if one.way != "model")
-
-    @cached_property
-    def has_lines(self) -> bool:
-        """Whether the module says which lines of a program it is from."""
-        module = self.subject.module
-        return any(module.user_line(one.metadata) for one in module.instructions())
-
-    def _finding(
-        self,
-        kind: FindingKind,
-        group: Sequence[FindingCandidate],
-        made: Tried,
-        remedies: tuple[FindingRemedy, ...],
-    ) -> Finding:
-        first = group[0]
-        site, module = first.sites[0], self.subject.module
-        others = dict.fromkeys(one.name for entry in group for one in entry.sites)
-        others.pop(site.name)
-        cost = made.cost
-        if self.run is not None:
-            cost = replace(cost, measured=self.run.seconds_of(made.kernels))
-        return Finding(
-            kind.name,
-            kind.title,
-            site.name,
-            site.home.name,
-            site.opcode,
-            str(site.shape),
-            tuple(others),
-            _lines(module, first.sites),
-            str((site.metadata.fields if site.metadata else {}).get("op_name", "")),
-            cost,
-            first.why,
-            tuple(dict.fromkeys(one.name for one in first.blocking)),
-            remedies,
-            made.gain,
-        )
+    def add(self, kind: FindingKind, tries: KindTries | None) -> None:
+        """Add what the candidates of a kind gained; they are tried now where they were not before."""
+        if tries is None:
+            tries = try_kind(kind, self.subject, _TRIED * self.most, self.begin)
+        for row, made in tries.found:
+            tried = self.subject.placed(made)
+            cost = tried.cost
+            if self.run is not None and tried.kernels is not None:
+                cost = replace(cost, measured=self.run.seconds_of(tried.kernels))
+            self.found.append((replace(row, cost=cost), tried))
+        self.useless += tries.useless
+        if tries.untried:
+            self.untried[kind.name] = tries.untried
 
     def measured(self, device: str) -> list[Finding]:
         """The best, each with what its change gains on a device; those last that do not gain there."""
@@ -311,7 +254,9 @@ class _Search:
         for row, made in self._best():
             if row.gain.measure == "time":
                 self.begin(f"measuring {row.kind}: %{row.instruction}")
-                real = measured_gain(made.plans, made.inputs_of, device, made.times)
+                pair = made.compared
+                assert pair is not None, "what is measured is tried by this process"
+                real = measured_gain(pair.plans, pair.inputs_of, device, pair.times)
                 row = replace(row, gain=replace(row.gain, measured=real))
             rows.append(row)
         return sorted(rows, key=_is_refuted)
@@ -339,56 +284,10 @@ class _Search:
         return sorted(self.found, key=lambda row: -weight(row))[: self.most]
 
 
-def _gainless(kind: FindingKind, candidate: FindingCandidate, made: Gainless) -> GainlessChange:
-    site = candidate.sites[0]
-    return GainlessChange(
-        kind.name,
-        kind.title,
-        site.name,
-        next(iter(_lines(site.module, candidate.sites)), ""),
-        kind.measure,
-        made.before,
-        made.after,
-        candidate.unit,
-        candidate.remedies[0].text,
-        made.reason,
-    )
-
-
 def _is_refuted(row: Finding) -> bool:
     """Whether the change was measured and does not gain."""
     real = row.gain.measured
     return real is not None and not real.reason and not real.gains
-
-
-def _grouped(candidates: Iterable[FindingCandidate]) -> list[list[FindingCandidate]]:
-    """Candidates at the same line of the program, of the same op and shape: one change for all of them."""
-    groups: dict[tuple[object, ...], list[FindingCandidate]] = {}
-    for one in candidates:
-        site = one.sites[0]
-        line = site.module.user_line(site.metadata)
-        key = (line, site.opcode, str(site.shape), site.home.name) if line else (id(one),)
-        groups.setdefault(key, []).append(one)
-    return list(groups.values())
-
-
-def _ways(group: Sequence[FindingCandidate]) -> Iterator[Sequence[FindingCandidate]]:
-    """The changes that may help against one cause."""
-    while group:
-        yield group
-        group = [one.instead for one in group if one.instead is not None]
-
-
-def _bytes(candidate: FindingCandidate) -> int:
-    site = candidate.sites[0]
-    return site.shape.byte_size + sum(operand.shape.byte_size for operand in site.operands)
-
-
-def _lines(module: Module, sites: Sequence[Instruction]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for one in sites:
-        found.update(dict.fromkeys(kernel_lines(module, one) or module.user_lines(one.metadata)))
-    return tuple(found)
 
 
 def _kernels(subject: Subject, run: JoinedTimes | None, most: int = 5) -> tuple[KernelShare, ...]:

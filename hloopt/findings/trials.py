@@ -24,7 +24,15 @@ from hloopt.prover.trials import TrialOptions
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.verifier import verify_module
 
-__all__ = ["CountedFigure", "FindingCandidate", "Gainless", "ModuleChange", "Subject", "Tried"]
+__all__ = [
+    "ComparedPlans",
+    "CountedFigure",
+    "FindingCandidate",
+    "Gainless",
+    "ModuleChange",
+    "Subject",
+    "Tried",
+]
 
 ModuleChange: TypeAlias = Callable[[Module, Sequence[Instruction]], bool]
 """Makes the change at instructions of a copy; False where it cannot be made there after all."""
@@ -87,22 +95,33 @@ class FindingCandidate:
 
 
 @dataclass(frozen=True)
+class ComparedPlans:
+    """Plans before and after a change.
+
+    inputs_of  the module that says what inputs both take
+    times      how often they run while the module runs once
+    """
+
+    plans: tuple[ProgramPlan, ProgramPlan]
+    inputs_of: Module
+    times: int
+
+
+@dataclass(frozen=True)
 class Tried:
     """A change that gained.
 
     gain, cost  how much, and what the instructions cost before it
-    kernels     of the whole plan that compute them
-    plans       before and after the change, of the part that was changed
-    inputs_of   the module that says what inputs both take
-    times       how often they run while the module runs once
+    sites       the instructions of the module that are changed, each with its computation, by name
+    kernels     of the whole plan that compute them; None where ``Subject.placed`` is to find them
+    compared    the plans of the part that was changed; None where another process made them
     """
 
     gain: Gain
     cost: Spent
-    kernels: tuple[Instruction, ...]
-    plans: tuple[ProgramPlan, ProgramPlan]
-    inputs_of: Module
-    times: int
+    sites: tuple[tuple[str, str], ...]
+    kernels: tuple[Instruction, ...] | None
+    compared: ComparedPlans | None
 
 
 @dataclass(frozen=True)
@@ -139,6 +158,12 @@ class Subject:
         """How often an instruction runs while the entry runs once, and whether that is exact."""
         return self._runs.get(instruction.home.name, (1, True))
 
+    @cached_property
+    def has_lines(self) -> bool:
+        """Whether the module says which lines of a program it is from."""
+        module = self.module
+        return any(module.user_line(one.metadata) for one in module.instructions())
+
     @property
     def is_small(self) -> bool:
         """Whether changes are tried in the whole module."""
@@ -158,9 +183,22 @@ class Subject:
         times = sum(self.runs(one.sites[0])[0] for one in group)
         before = self.planner.plan(part.module)
         moved = replace(first, sites=sites)
-        return self._compared(_Trial((moved,), measure, part.module, before, times))
+        trial = _Trial((moved,), measure, part.module, before, times)
+        return self._compared(trial, [site for one in group for site in one.sites])
 
-    def _compared(self, trial: _Trial) -> Tried | Gainless | None:
+    def placed(self, tried: Tried) -> Tried:
+        """A change with what it has in common with the whole plan, where it was tried in a part alone."""
+        if tried.kernels is not None:
+            return tried
+        homes = self.module.computations
+        kernels = self.kernels_of(homes[home].by_name[name] for home, name in tried.sites)
+        whole = self.plan.seconds
+        share = tried.cost.seconds / whole if whole else 0.0
+        return replace(tried, kernels=kernels, cost=replace(tried.cost, share=share))
+
+    def _compared(
+        self, trial: _Trial, sites: Sequence[Instruction] = ()
+    ) -> Tried | Gainless | None:
         before, is_late = trial.plan, trial.group[0].is_late
         given = before.module if is_late else trial.module
         changed = trial.changed(given)
@@ -199,12 +237,18 @@ class Subject:
             first.unit,
         )
         rows = before.others_than(after)
-        kernels = (
-            tuple(row.instruction for row in rows)
-            if before is self.plan
-            else self.kernels_of([site for one in trial.group for site in one.sites])
+        tried = Tried(
+            gain,
+            _spent(rows, times),
+            tuple((one.home.name, one.name) for one in sites),
+            None,
+            ComparedPlans((before, after), compared[0], times),
         )
-        return Tried(gain, self._spent(rows, times), kernels, (before, after), compared[0], times)
+        if trial.module is not self.module:
+            return tried
+        kernels = tuple(row.instruction for row in rows)
+        share = tried.cost.seconds / before.seconds if before.seconds else 0.0
+        return replace(tried, kernels=kernels, cost=replace(tried.cost, share=share))
 
     def kernels_of(self, sites: Iterable[Instruction]) -> tuple[Instruction, ...]:
         """The kernels of the plan that compute instructions of the module."""
@@ -220,17 +264,16 @@ class Subject:
                         found[home.by_name[kernel.now]] = None
         return tuple(found)
 
-    def _spent(self, rows: Sequence[KernelCost], times: int) -> Spent:
-        whole = self.plan.seconds
-        seconds = sum(row.seconds for row in rows) * times
-        return Spent(
-            seconds,
-            sum(row.cost.bytes_accessed * row.runs for row in rows) * times,
-            sum(row.counted for row in rows) * times,
-            all(row.known for row in rows),
-            next((row.prediction.bound for row in rows if row.prediction is not None), ""),
-            seconds / whole if whole else 0.0,
-        )
+
+def _spent(rows: Sequence[KernelCost], times: int) -> Spent:
+    """What kernels of a plan take that runs ``times`` often."""
+    return Spent(
+        sum(row.seconds for row in rows) * times,
+        sum(row.cost.bytes_accessed * row.runs for row in rows) * times,
+        sum(row.counted for row in rows) * times,
+        all(row.known for row in rows),
+        next((row.prediction.bound for row in rows if row.prediction is not None), ""),
+    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import Final, Generic, Literal, NoReturn, TypeVar
+from typing import ClassVar, Final, Generic, Literal, NoReturn, TypeVar
 
 from hloopt.dataclass import dataclass
 
@@ -34,6 +34,8 @@ class ChildProcess(Generic[T]):
 
     ``seconds`` is how long it may take.  The work raises nothing; its value can be pickled.
     """
+
+    _is_this: ClassVar[bool] = False
 
     def __init__(self, work: Callable[[], T], seconds: float | None) -> None:
         self._end = None if seconds is None else monotonic() + seconds
@@ -116,7 +118,9 @@ def _answer(write: int, work: Callable[[], object]) -> NoReturn:
     """What the new process does; it never returns to what the old one was doing."""
     code = 0
     try:
-        os.setpgid(0, 0)
+        if not ChildProcess._is_this:  # what a child starts ends with the group of the child
+            os.setpgid(0, 0)
+        ChildProcess._is_this = True
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 
 import pytest
@@ -12,6 +12,8 @@ import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.findings import FindingKind, FindingRemedy, Planner, find, kind_examples, pipeline_for
+from hloopt.findings.ahead import TriedAhead
+from hloopt.findings.kind_tries import KindTries
 from hloopt.findings.parts import cut_out
 from hloopt.findings.trials import FindingCandidate, ModuleChange, Subject
 from hloopt.ir import Instruction, Module, edit
@@ -47,6 +49,29 @@ def long_module(count: int) -> Module:
         f"  n{at} = f32[256,256] {('sine', 'cosine')[at % 2]}(n{at - 1})" for at in range(1, count)
     )
     return hloopt.parse(LONG.format(chain=chain, last=count - 1))
+
+
+def test_another_process_tries_what_needs_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The findings are those of one process, in the same order; kinds that look at the plan wait for it."""
+    kinds = ["one-hot-product", "recomputed", "not-donated"]
+    ahead: list[list[str]] = []
+    found = TriedAhead.found
+
+    def noted(self: TriedAhead) -> Mapping[str, KindTries]:
+        answer = found(self)
+        ahead.append(list(answer))
+        return answer
+
+    monkeypatch.setattr(TriedAhead, "found", noted)
+    monkeypatch.setattr("hloopt.findings.ahead.active_count", lambda: 1)
+    rows = []
+    for cores in (1, 2):
+        monkeypatch.setattr("hloopt.findings.ahead.available_cores", lambda cores=cores: cores)
+        rows.append(hloopt.why(long_module(1600), kinds=kinds).to_json())
+    assert rows[0] == rows[1]
+    assert rows[0]["findings"]
+    assert rows[0]["findings"][0]["cost"]["share"] > 0
+    assert ahead == [[], ["one-hot-product"]]
 
 
 def test_a_large_module_is_tried_in_a_part() -> None:

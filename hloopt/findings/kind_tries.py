@@ -1,0 +1,143 @@
+"""The candidates of a kind, tried: what gained as findings, and what did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from hloopt.dataclass import dataclass
+from hloopt.findings.finding import Finding, FindingRemedy, GainlessChange
+from hloopt.findings.kinds import FindingKind
+from hloopt.findings.trials import FindingCandidate, Gainless, Subject, Tried
+from hloopt.ir import Instruction, Module
+from hloopt.rewrite.source_lines import kernel_lines
+
+__all__ = ["KindTries", "try_kind"]
+
+_ENOUGH: Final = 0.5
+"""The part of the best gain at which the first of several changes is taken."""
+
+
+@dataclass(frozen=True)
+class KindTries:
+    """What became of the candidates of a kind.
+
+    found     those that gained
+    useless   changes that gained nothing, or changed the results
+    untried   how many smaller candidates were left out
+    """
+
+    found: tuple[tuple[Finding, Tried], ...]
+    useless: tuple[GainlessChange, ...]
+    untried: int
+
+
+def try_kind(
+    kind: FindingKind, subject: Subject, most: int, begin: Callable[[str], object]
+) -> KindTries:
+    """Try the ``most`` largest candidates of a kind; ``begin`` is called with what is tried next."""
+    groups = _grouped(kind.find(subject))
+    groups.sort(key=lambda group: -_weight(group, subject))
+    found: list[tuple[Finding, Tried]] = []
+    useless: list[GainlessChange] = []
+    for group in groups[:most]:
+        begin(f"{kind.name}: %{group[0].sites[0].name}")
+        tries = [(subject.tried(way, kind.measure), way) for way in _ways(group)]
+        gained = [(made, way) for made, way in tries if isinstance(made, Tried)]
+        if gained:
+            best = max(made.gain.saved for made, _ in gained)
+            made, way = next(pair for pair in gained if pair[0].gain.saved >= _ENOUGH * best)
+            remedies = _remedies(way[0], subject)
+            if remedies:
+                found.append((_finding(kind, way, made, remedies), made))
+        else:
+            useless += [
+                _gainless(kind, way[0], made) for made, way in tries if isinstance(made, Gainless)
+            ]
+    return KindTries(tuple(found), tuple(useless), max(len(groups) - most, 0))
+
+
+def _weight(group: Sequence[FindingCandidate], subject: Subject) -> float:
+    return sum(_bytes(one) * subject.runs(one.sites[0])[0] for one in group)
+
+
+def _remedies(candidate: FindingCandidate, subject: Subject) -> tuple[FindingRemedy, ...]:
+    """Without changes of the user's program where the site comes from no line of it."""
+    site = candidate.sites[0]
+    if site.opcode == "parameter" or not subject.has_lines or _lines(site.module, candidate.sites):
+        return candidate.remedies
+    return tuple(one for one in candidate.remedies if one.way != "model")
+
+
+def _finding(
+    kind: FindingKind,
+    group: Sequence[FindingCandidate],
+    made: Tried,
+    remedies: tuple[FindingRemedy, ...],
+) -> Finding:
+    first = group[0]
+    site = first.sites[0]
+    others = dict.fromkeys(one.name for entry in group for one in entry.sites)
+    others.pop(site.name)
+    return Finding(
+        kind.name,
+        kind.title,
+        site.name,
+        site.home.name,
+        site.opcode,
+        str(site.shape),
+        tuple(others),
+        _lines(site.module, first.sites),
+        str((site.metadata.fields if site.metadata else {}).get("op_name", "")),
+        made.cost,
+        first.why,
+        tuple(dict.fromkeys(one.name for one in first.blocking)),
+        remedies,
+        made.gain,
+    )
+
+
+def _gainless(kind: FindingKind, candidate: FindingCandidate, made: Gainless) -> GainlessChange:
+    site = candidate.sites[0]
+    return GainlessChange(
+        kind.name,
+        kind.title,
+        site.name,
+        next(iter(_lines(site.module, candidate.sites)), ""),
+        kind.measure,
+        made.before,
+        made.after,
+        candidate.unit,
+        candidate.remedies[0].text,
+        made.reason,
+    )
+
+
+def _grouped(candidates: Iterable[FindingCandidate]) -> list[list[FindingCandidate]]:
+    """Candidates at the same line of the program, of the same op and shape: one change for all of them."""
+    groups: dict[tuple[object, ...], list[FindingCandidate]] = {}
+    for one in candidates:
+        site = one.sites[0]
+        line = site.module.user_line(site.metadata)
+        key = (line, site.opcode, str(site.shape), site.home.name) if line else (id(one),)
+        groups.setdefault(key, []).append(one)
+    return list(groups.values())
+
+
+def _ways(group: Sequence[FindingCandidate]) -> Iterator[Sequence[FindingCandidate]]:
+    """The changes that may help against one cause."""
+    while group:
+        yield group
+        group = [one.instead for one in group if one.instead is not None]
+
+
+def _bytes(candidate: FindingCandidate) -> int:
+    site = candidate.sites[0]
+    return site.shape.byte_size + sum(operand.shape.byte_size for operand in site.operands)
+
+
+def _lines(module: Module, sites: Sequence[Instruction]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for one in sites:
+        found.update(dict.fromkeys(kernel_lines(module, one) or module.user_lines(one.metadata)))
+    return tuple(found)
