@@ -12,9 +12,9 @@ import stat
 import sys
 from pathlib import Path
 
-__all__ = ["add_note", "cache_folder", "is_own", "notes", "own_folder"]
+from hloopt.process_notes import add_note
 
-_NOTES: dict[str, None] = {}
+__all__ = ["cache_folder", "is_own", "own_folder"]
 
 
 def cache_folder() -> Path | None:
@@ -109,13 +109,3 @@ def is_own(state: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):
         return True
     return state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def add_note(note: str) -> None:
-    """Remember what the command line is to say about the cache, once."""
-    _NOTES[note] = None
-
-
-def notes() -> tuple[str, ...]:
-    """What there is to say about the cache in this process."""
-    return tuple(_NOTES)

@@ -20,9 +20,10 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from hloopt.cache_folder import add_note, is_own, own_folder
+from hloopt.cache_folder import is_own, own_folder
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
+from hloopt.process_notes import add_note
 
 __all__ = ["CompiledCache"]
 

@@ -13,31 +13,15 @@ from typing import TypeVar
 from unicodedata import combining, east_asian_width
 
 from hloopt.errors import SourceError, UsageError
+from hloopt.visible_text import blanked
 
-__all__ = ["STDIN", "Source", "columns", "read_source", "visible"]
+__all__ = ["STDIN", "Source", "columns", "read_source"]
 
 STDIN = "<stdin>"
 """What standard input is called in messages."""
 
 _MAX_EXCERPT = 160
-# What a terminal obeys or cannot show: control characters, changes of direction, halves of characters.
-_OBEYED = (
-    *(*range(0x20), *range(0x7F, 0xA0)),
-    *(*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C),
-    *range(0xD800, 0xE000),
-)
-# In an excerpt columns count, and tabs are as wide as a terminal likes.
-_BLANKS = dict.fromkeys(_OBEYED, " ")
-_ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _OBEYED}
-# A byte of a file's name that is not UTF-8.
-_ESCAPES |= {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
-del _ESCAPES[ord("\n")], _ESCAPES[ord("\t")]
 _Error = TypeVar("_Error", bound=SourceError)
-
-
-def visible(text: str) -> str:
-    """The text as it may be shown: nothing in it controls a terminal, but line ends and tabs."""
-    return text if text.isascii() and text.isprintable() else text.translate(_ESCAPES)
 
 
 def columns(text: str) -> int:
@@ -100,7 +84,7 @@ class Source:
     def excerpt(self, offset: int, width: int = 1) -> str:
         """The line around ``offset`` and a caret line below it; long lines are cut on both sides."""
         line, column = self.line_column(offset)
-        text = self.line_text(line).translate(_BLANKS)
+        text = blanked(self.line_text(line))
         start = 0
         if len(text) > _MAX_EXCERPT:
             start = max(0, min(column - 1 - _MAX_EXCERPT // 2, len(text) - _MAX_EXCERPT))

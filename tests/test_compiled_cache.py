@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from hloopt.cache_folder import cache_folder, notes
+from hloopt.cache_folder import cache_folder
 from hloopt.compiled_cache import CompiledCache
 from hloopt.errors import DeviceError
+from hloopt.process_notes import notes
 
 
 @pytest.fixture
@@ -124,7 +125,8 @@ def test_a_use_counts_as_one(cache: CompiledCache) -> None:
 RACER = """
 import sys, time
 from pathlib import Path
-from hloopt.cache_folder import cache_folder, notes
+from hloopt.cache_folder import cache_folder
+from hloopt.process_notes import notes
 from hloopt.errors import DeviceError
 from hloopt.compiled_cache import CompiledCache
 

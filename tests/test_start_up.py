@@ -6,9 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from hloopt.cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 SAMPLE = ROOT / "samples" / "layernorm_gelu.hlo"
@@ -37,6 +40,20 @@ program = hloopt.compile(module)
 program.run([np.ones(shape.dims, shape.dtype.numpy) for shape in module.entry.parameter_shapes])
 print(json.dumps(sorted(sys.modules)))
 """
+
+HELP = """
+import json, sys
+from hloopt.cli.main import cli
+found = {}
+for name in sys.argv[1:]:
+    cli([name, "--help"], standalone_mode=False)
+    found[name] = sorted(sys.modules)
+print(json.dumps(found))
+"""
+
+# What every command loads, and what none needs to show its help.
+GROUND = {"cli", "display", "errors", "process_notes", "spelling", "visible_text"}
+UNREAD = ("numpy", "lark", "dataclasses", "difflib", "pathlib", "traceback", "unicodedata")
 
 # Slow to load, and of no use to anybody who only wants to know whether a text is in order, or its result.
 NEVER = {
@@ -80,15 +97,37 @@ def missing(names: set[str], unwanted: Sequence[str]) -> bool:
 def test_help_loads_the_command_line_only() -> None:
     """Neither NumPy nor Lark, and of ours what stands at the bottom."""
     names = loaded(COMMAND, "--help")
-    assert rooms(names) == {"cache_folder", "cli", "display", "errors", "source", "spelling"}
-    assert missing(names, ["numpy", "lark", "dataclasses", "json", "difflib", "traceback"])
+    assert rooms(names) == GROUND
+    assert missing(names, UNREAD)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_loads_its_options_only(command: str) -> None:
+    """Nothing that does something, nor what reads files: each command's help is as quick as all commands'."""
+    names = of_help()[command]
+    assert rooms(names) == GROUND
+    assert missing(names, [*UNREAD, "hloopt.cli.actions", "hloopt.cli.files", "hloopt.cli.given"])
+
+
+@cache
+def of_help() -> dict[str, set[str]]:
+    """What is loaded once a process has shown the help of each command, as far as it has got."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *COMMANDS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {name: set(names) for name, names in found.items()}
 
 
 def test_check_loads_what_reads_and_verifies() -> None:
     """What explains mistakes is for texts that have some."""
     names = loaded(COMMAND, "check", str(SAMPLE))
-    ground = {"cache_folder", "dataclass", "display", "errors", "graphs", "source", "spelling"}
-    assert rooms(names) == {*ground, "cli", "ir", "ops", "reading", "text", "types", "verifier"}
+    ground = {*GROUND, "cache_folder", "dataclass", "graphs", "source"}
+    assert rooms(names) == {*ground, "ir", "ops", "reading", "text", "types", "verifier"}
     unwanted = ("hints", "recovery", "logs", "foreign", "printer")
     assert missing(names, [f"hloopt.text.{name}" for name in unwanted])
     assert missing(names, ["numpy.random", "gzip", "difflib", "tempfile", "platformdirs"])

@@ -1,1 +1,1 @@
-"""The command line: one file a command, thin over the library."""
+"""The command line: a file for the options of each command; ``actions/`` has what each does."""

@@ -7,41 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from hloopt.cli.bisect import XLA
 from hloopt.cli.files import Input, each_input, one_text, open_texts
+from hloopt.cli.given import executor, given_tolerance, trial_options
 from hloopt.cli.messages import show_error
-from hloopt.cli.options import OptionGroup, option
-from hloopt.cli.tolerance_options import given_tolerance
-from hloopt.cli.trial_options import executor, trial_options
 from hloopt.cli.waiting import patience
 from hloopt.errors import UsageError
 from hloopt.prover.xla_bisect import XlaBisect
 from hloopt.report.bisect import show_bisection
 from hloopt.report.console import product
 
-__all__ = ["XLA", "bisect_by_xla"]
-
-XLA = OptionGroup(
-    "xla",
-    option(
-        "--xla",
-        is_flag=True,
-        help="Bisect XLA's own passes over the module. XLA's CPU compiler (HLOOPT_XLA_PYTHON) compiles "
-        "it, and the stages that it dumps are bisected.",
-    ),
-    option(
-        "--xla-flags",
-        default="",
-        metavar="FLAGS",
-        help="XLA_FLAGS of the compilations. With --xla, and where the remedy for a dump is tried.",
-    ),
-    option(
-        "--expect",
-        metavar="PATH",
-        help="Results of the compiled program. out_0, ... in an .npz or a folder, with a dump: where all "
-        "stages agree and these differ, code generation is to blame.",
-    ),
-    option("--keep-dump", metavar="DIR", help="With --xla: keep its dump in this directory."),
-)
+__all__ = ["bisect_by_xla"]
 
 
 def bisect_by_xla(

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import click
 
-from hloopt.cli.files import one_text, open_texts, read_input
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.json_out import write_json
-from hloopt.cli.kernel_options import KERNELS, kernel_options
-from hloopt.cli.messages import show_warnings
+from hloopt.cli.kernel_options import KERNELS
 from hloopt.cli.options import PICKED, json_option, pick_options
-from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES, pass_options
-from hloopt.cli.waiting import patience
-from hloopt.driver.building import BuildOptions, build_from
-from hloopt.driver.passes import choose_passes
-from hloopt.driver.selecting import selecting
-from hloopt.exports.library.compiling import MARCHES
-from hloopt.verifier import verify_module
+from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES
+from hloopt.cli.words import complete, one_of
 
 __all__ = ["command"]
 
@@ -57,7 +49,8 @@ __all__ = ["command"]
 )
 @click.option(
     "--march",
-    type=click.Choice(MARCHES),
+    callback=one_of("exports.library.compiling", "MARCHES"),
+    shell_complete=complete("exports.library.compiling", "MARCHES"),
     default="native",
     show_default=True,
     metavar="ARCH",
@@ -65,8 +58,7 @@ __all__ = ["command"]
     "takes a cross compiler.",
 )
 @json_option
-@click.pass_context
-def command(ctx: click.Context, /, file: str, as_json: bool, **given: str) -> None:
+def command() -> None:
     """Compile a module into a library of C, which needs neither Python nor hloopt.
 
     The module is optimised (-O2 unless other passes are given) and compiled as hloopt run --device native
@@ -83,20 +75,3 @@ def command(ctx: click.Context, /, file: str, as_json: bool, **given: str) -> No
       hloopt build dump.txt -o libmodel.a --header model.h --march x86-64-v3
       cc main.c libmodel.a -lm -lpthread
     """
-    options = BuildOptions(**given)
-    kernels = kernel_options()
-    selection = selecting(kernels, ctx.with_resource, device="native", target="host")
-    chosen = choose_passes(pass_options(), kernels, "host")
-    for note in chosen.notes:
-        click.echo(f"note: {note}", err=True)
-    found = read_input(one_text(open_texts((file,)), "a library belongs"))
-    show_warnings(found.module, found.name)
-    verify_module(found.module)
-    with patience("building", found.name):
-        made, notes = build_from(found.module, options, chosen, selection.instance)
-    for note in notes:
-        click.echo(f"{found.name}: note: {note}", err=True)
-    if as_json:
-        write_json("build", {"file": found.name, **made.to_json()})
-    else:
-        click.echo(str(made))

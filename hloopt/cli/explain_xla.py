@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from hloopt.cli.files import InputText, read_input
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import show_warnings
-from hloopt.cli.options import PICK, Function
+from hloopt.cli.options import PICK
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.dataclass import dataclass
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hloopt.ir import Module
     from hloopt.targets import Target
 
-__all__ = ["explain_xla", "xla_option"]
+__all__ = ["explain_xla"]
 
 _LOG = "priority_fusion_dump.txt"
 _KIND = "fusion log"
@@ -52,18 +52,6 @@ class _Files:
 
     log: Path | None
     after: Path | None
-
-
-def xla_option(function: Function) -> Function:
-    """``--xla-dump``, parameter ``xla_dump``."""
-    return click.option(
-        "--xla-dump",
-        "xla_dump",
-        metavar="DUMP",
-        type=click.Path(),
-        help="Explain the decisions of XLA in this dump. A dump directory, XLA's "
-        "priority_fusion_dump.txt, or a module after optimisation.",
-    )(function)
 
 
 def explain_xla(dump: str, names: Sequence[str], *, target: str | None, as_json: bool) -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from hloopt.cli.files import InputText, each_module
 from hloopt.cli.help import GroupedCommand
-from hloopt.cli.json_out import end
 from hloopt.cli.options import files_argument, json_option
-from hloopt.ir import Module
-from hloopt.ir.canonical import fingerprint
 
 __all__ = ["command"]
 
@@ -19,8 +13,7 @@ __all__ = ["command"]
 @click.command("hash", cls=GroupedCommand)
 @files_argument
 @json_option
-@click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+def command() -> None:
     """Print a digest of each module: equal for equal modules, on every machine.
 
     It is made from the canonical form (see optimize --canonical).  What counts: opcodes, shapes with
@@ -38,12 +31,3 @@ def command(ctx: click.Context, files: tuple[str, ...], as_json: bool) -> None:
     Example:
       hloopt hash dump/*.before_optimizations.txt | sort | uniq -w32 --all-repeated=separate
     """
-
-    def step(text: InputText, module: Module) -> dict[str, Any]:
-        digest = fingerprint(module)
-        if not as_json:
-            click.echo(f"{digest}  {text.name}")
-        return {"hash": digest}
-
-    rows, code = each_module(files, step, "hashing")
-    end(ctx, rows, code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from inspect import cleandoc
 from typing import Any, Final
 
@@ -22,7 +23,9 @@ _MOST_COLUMNS: Final = 28  # of a term: what is longer has a line to itself
 class GroupedCommand(click.Command):
     """A command with help of two lengths, and options that may have an optional value.
 
-    Of its text and of each option's, ``--help`` shows the first sentence.
+    The function that declares it has its text alone, of which, as of each option's, ``--help`` shows the first
+    sentence.  What the command does is ``execute`` of the module of the same name in ``actions``, which is
+    loaded when the command is called: its help waits for nothing but options.
 
     groups   titles, and the names of the parameters under each; all others are under ``Options``
     bare     options that may be given alone, and the value they have then: ``--print-changed`` or
@@ -39,6 +42,12 @@ class GroupedCommand(click.Command):
         super().__init__(*arguments, **keywords)
         self.groups = dict(groups or {})
         self.bare = dict(bare or {})
+        self.declared_in = str(getattr(self.callback, "__module__", None))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        package, _, name = self.declared_in.rpartition(".")
+        self.callback = import_module(f"{package}.actions.{name}").execute
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)

@@ -6,9 +6,8 @@ import click
 
 from hloopt.cli.options import OptionGroup, option
 from hloopt.cli.words import complete_kernel, complete_target
-from hloopt.driver.options import KernelOptions
 
-__all__ = ["KERNELS", "kernel_options"]
+__all__ = ["KERNELS"]
 
 
 def _kernels(
@@ -73,10 +72,3 @@ KERNELS = OptionGroup(
         help="Write what was fused and chosen as a lock file.",
     ),
 )
-
-
-def kernel_options() -> KernelOptions:
-    """What the running command was given for ``KERNELS``."""
-    given = KERNELS.given()
-    wishes, files, rule = given.pop("kernel")
-    return KernelOptions(kernel=wishes, kernel_file=files, kernel_rule=rule, **given)

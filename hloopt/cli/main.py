@@ -11,11 +11,11 @@ from typing import Any, Final
 import click
 
 from hloopt import __version__
-from hloopt.cache_folder import notes
 from hloopt.cli.messages import error_json, show_defect, show_error
 from hloopt.cli.options import JSON_WANTED
 from hloopt.cli.streams import prepare_streams
 from hloopt.errors import HlooptError, UnsupportedError
+from hloopt.process_notes import notes
 from hloopt.spelling import nearest
 
 __all__ = ["cli", "main"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
@@ -107,6 +106,8 @@ def _complete(
     """Completes from the dump directories that precede on the command line."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from pathlib import Path
+
         from hloopt.dumps import read_dump
 
         typed = (*(ctx.params.get("files") or ()), *ctx.args)  # args: not yet taken for files

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hloopt.cli.files import InputText
-from hloopt.cli.options import OptionGroup, option
+from hloopt.cli.output_options import PRINT
 from hloopt.dataclass import dataclass
 from hloopt.driver.writing import file_name, form_named, is_folder, write_bytes, write_text
 from hloopt.errors import UsageError
@@ -24,29 +24,8 @@ from hloopt.text.parser import parse_module
 if TYPE_CHECKING:
     from hloopt.ir import Module
 
-__all__ = ["PRINT", "ModuleOutput", "check_output", "hlo_text"]
+__all__ = ["ModuleOutput", "check_output", "hlo_text"]
 
-PRINT = OptionGroup(
-    "print",
-    option(
-        "--canonical",
-        is_flag=True,
-        help="Print equal modules alike. Names, computations and independent instructions in an order "
-        "that the graph decides, defaults and usual spellings, no metadata.",
-    ),
-    option(
-        "--no-layouts",
-        is_flag=True,
-        help="Leave out layouts. Of shapes, of the entry and of custom calls' operands: a reader takes "
-        "the usual ones, which matters for bitcasts.",
-    ),
-    option(
-        "--no-metadata",
-        is_flag=True,
-        help="Leave out what only serves debugging. Metadata, stack tables, origin, statistics.",
-    ),
-)
-"""How ``hlo_text`` prints."""
 
 _BINARY = {"proto": "a protocol buffer", "mlir.bc": "a portable artifact"}
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import click
 
 from hloopt.cli.options import OptionGroup, option
-from hloopt.cli.words import complete_fuel, complete_pass, complete_pipeline
-from hloopt.driver.options import KernelOptions, PassOptions
-from hloopt.driver.passes import Chosen, choose_passes
-from hloopt.passes.dots.precision import PRECISIONS
+from hloopt.cli.words import complete, complete_fuel, complete_pass, complete_pipeline, one_of
 
-__all__ = ["COMMON_PASSES", "PASSES", "chosen_passes", "pass_options"]
+__all__ = ["COMMON_PASSES", "PASSES"]
 
 
 def _fuel(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, int]:
@@ -56,7 +53,9 @@ PASSES = OptionGroup(
     ),
     option(
         "--precision",
-        type=click.Choice(sorted(PRECISIONS)),
+        callback=one_of("passes.dots.precision", "PRECISIONS"),
+        shell_complete=complete("passes.dots.precision", "PRECISIONS"),
+        metavar="bf16x3|tf32",
         help="Let dots of f32 round their factors. Matrix units of GPUs can then multiply them: rounded "
         "to tf32 (10 bits of fraction), or to two terms of bf16 (16 bits, three products). Without it "
         "they are exact f32.",
@@ -102,19 +101,3 @@ PASSES = OptionGroup(
 
 COMMON_PASSES = tuple(name for name in PASSES.names if name not in {"only", "fuel", "stop_after"})
 """Those of commands that are not about the passes themselves."""
-
-
-def pass_options() -> PassOptions:
-    """What the running command was given for ``PASSES``."""
-    return PassOptions(**PASSES.given())
-
-
-def chosen_passes(kernels: KernelOptions) -> Chosen:
-    """The pipeline and controls that the running command's options select; notes go to stderr.
-
-    Raises ``UsageError`` for several pipelines at once, and for unknown names.
-    """
-    choice = choose_passes(pass_options(), kernels)
-    for note in choice.notes:
-        click.echo(f"note: {note}", err=True)
-    return choice

@@ -1,4 +1,4 @@
-"""``--target`` and ``--cost-model`` of commands that predict times."""
+"""What predicts times, as ``--target`` and ``--cost-model`` say."""
 
 from __future__ import annotations
 
@@ -8,38 +8,16 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from hloopt.cli.options import Function
-from hloopt.cli.words import complete_model, complete_target
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.dumps import parse_name, planned_elsewhere
 from hloopt.errors import UsageError
 from hloopt.targets import find_target
 
-__all__ = ["note_other_devices", "predictor", "target_options"]
+__all__ = ["note_other_devices", "predictor"]
 
 _DEFAULT_MODEL = "xla-2026"
 _ABOUT_TIMES = ("by", "top")
-
-
-def target_options(function: Function) -> Function:
-    """``--target`` and ``--cost-model``, parameters ``target`` (or None) and ``cost_model``."""
-    function = click.option(
-        "--cost-model",
-        metavar="NAME",
-        default=_DEFAULT_MODEL,
-        show_default=True,
-        shell_complete=complete_model,
-        help="What predicts times. xla-2023, xla-2026, roofline, host, or a model of an installed "
-        "package.",
-    )(function)
-    return click.option(
-        "--target",
-        metavar="NAME|FILE",
-        shell_complete=complete_target,
-        help="Predict times on this device. A name that hloopt targets lists, or the path of a "
-        "description.",
-    )(function)
 
 
 def _refuse(names: Iterable[str]) -> None:

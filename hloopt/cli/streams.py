@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import Any, Final, TextIO
 
-from hloopt.source import visible
+from hloopt.visible_text import visible
 
 __all__ = ["STATUS", "prepare_streams"]
 

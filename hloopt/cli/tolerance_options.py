@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from math import isnan
+from typing import Any
 
 import click
 
 from hloopt.cli.options import OptionGroup, option
-from hloopt.runtime.tolerance import Tolerance
 from hloopt.spelling import nearest
 
-__all__ = ["TOLERANCE", "given_tolerance"]
+__all__ = ["TOLERANCE"]
 
 _WORDS = ("bitwise", "ulp=", "rtol=", "atol=")
 
 
-def _tolerance(ctx: click.Context, param: click.Parameter, value: str | None) -> Tolerance:
+def _tolerance(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
+    """The fields of a ``Tolerance``."""
     if value is None:
-        return Tolerance()
-    found: dict[str, float] = {}
-    bitwise = False
+        return {}
+    found: dict[str, Any] = {}
     for part in value.split(","):
         name, equals, number = (word.strip() for word in part.partition("="))
         if name == "bitwise" and not equals:
-            bitwise = True
+            found["bitwise"] = True
             continue
         if f"{name}=" not in _WORDS:
             close = nearest(name, [word.rstrip("=") for word in _WORDS])
@@ -33,15 +33,12 @@ def _tolerance(ctx: click.Context, param: click.Parameter, value: str | None) ->
         if name in found:
             raise click.BadParameter(f"{name} is given twice", ctx, param)
         found[name] = _number(name, number, ctx, param)
-    units = found.pop("ulp", None)
-    tolerance = Tolerance(**found, ulp=None if units is None else int(units), bitwise=bitwise)
-    tolerance.check()
-    return tolerance
+    return found
 
 
 def _number(name: str, text: str, ctx: click.Context, param: click.Parameter) -> float:
     try:
-        number = float(int(text)) if name == "ulp" else float(text)
+        number = int(text) if name == "ulp" else float(text)
     except ValueError:
         number = -1.0
     if isnan(number) or number < 0:
@@ -68,9 +65,3 @@ TOLERANCE = OptionGroup(
         "zero.",
     ),
 )
-
-
-def given_tolerance() -> Tolerance:
-    """What the running command was given for ``TOLERANCE``."""
-    tolerance: Tolerance = TOLERANCE.given()["tolerance"]
-    return tolerance

@@ -1,37 +1,20 @@
-"""``hloopt help``: what several commands share, a text for each topic in ``topics/``, and every code."""
+"""``hloopt help``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from hloopt.cli.help import GroupedCommand, full_help
-from hloopt.cli.json_out import write_json
+from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import json_option
-from hloopt.errors import UsageError
-from hloopt.rewrite.spec import did_you_mean
+from hloopt.cli.words import complete
 
-__all__ = ["command", "topics"]
-
-_FOLDER = Path(__file__).with_suffix("")
-
-
-def topics() -> dict[str, str]:
-    """The texts by the names of their topics."""
-    files = sorted(_FOLDER.glob("*.txt"))
-    return {file.stem: file.read_text(encoding="utf-8") for file in files}
-
-
-def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in topics() if name.startswith(incomplete)]
+__all__ = ["command"]
 
 
 @click.command("help", cls=GroupedCommand)
-@click.argument("topic", required=False, shell_complete=_complete)
+@click.argument("topic", required=False, shell_complete=complete("cli.actions.topics", "topics"))
 @json_option
-@click.pass_context
-def command(ctx: click.Context, topic: str | None, as_json: bool) -> None:
+def command() -> None:
     """Explain a command with all its options, a topic, or a code.
 
     Codes are the reasons that hloopt explain gives for what is not fused, the constraints that errors name in
@@ -42,31 +25,3 @@ def command(ctx: click.Context, topic: str | None, as_json: bool) -> None:
       hloopt help inputs
       hloopt help both-reduce
     """
-    found = topics() if topic is None else {topic: _text(ctx, topic)}
-    if as_json:
-        write_json("help", {"topics": found})
-    elif topic is not None:
-        click.echo(found[topic], nl=False)
-    else:
-        width = max(map(len, found))
-        for name, text in found.items():
-            click.echo(f"{name:{width}}  {text.partition(chr(10))[0]}")
-
-
-def _text(ctx: click.Context, name: str) -> str:
-    """The text of a topic or a code, or a command's help.  Raises ``UsageError`` for any other name."""
-    found = topics()
-    if name in found:
-        return found[name]
-    group = ctx.parent.command if ctx.parent is not None else None
-    assert isinstance(group, click.Group)
-    command = group.get_command(ctx, name)
-    if command is not None:
-        return full_help(command, ctx.parent, name) + "\n"
-    from hloopt.cli.codes import codes
-
-    known = codes(found["exit-codes"])
-    if name in known:
-        return known[name]()
-    names = (*found, *group.list_commands(ctx), *known)
-    raise UsageError(f"no topic, command or code is called '{name}'{did_you_mean(name, names)}")

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from hloopt.cli.options import OptionGroup, option
 from hloopt.cli.words import complete
-from hloopt.prover.executor import Executor
-from hloopt.prover.trials import TrialOptions
 
 __all__ = [
     "EXECUTOR",
     "PARTICIPANTS",
     "ROUNDING",
     "TRIALS",
-    "executor",
-    "executor_fields",
     "participants_of",
     "rounding_of",
-    "trial_options",
 ]
 
 
@@ -112,30 +105,3 @@ EXECUTOR = OptionGroup(
         help=ROUNDING,
     ),
 )
-
-
-def trial_options() -> TrialOptions:
-    """What the running command was given for ``TRIALS``, checked."""
-    given = TRIALS.given()
-    options = TrialOptions(**given.pop("participants"), **given)
-    options.check()
-    return options
-
-
-def executor_fields() -> dict[str, Any]:
-    """What the running command was given for ``EXECUTOR``, as the fields of an ``Executor``."""
-    given = EXECUTOR.given()
-    fields = given.pop("rounding")
-    if "timeout" in given:
-        fields["seconds"] = given.pop("timeout")
-    return {**given, **fields}
-
-
-def executor() -> Executor:
-    """What the running command was given for ``EXECUTOR``.
-
-    Raises ``UsageError`` for an unknown one, ``DeviceError`` for one that this machine lacks.
-    """
-    made = Executor(**executor_fields())
-    made.check()
-    return made

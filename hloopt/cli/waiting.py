@@ -11,7 +11,8 @@ from shutil import get_terminal_size
 from typing import Final, TypeAlias, TypeVar
 
 from hloopt.cli.streams import STATUS
-from hloopt.source import columns, visible
+from hloopt.source import columns
+from hloopt.visible_text import visible
 
 __all__ = ["patience", "progress"]
 

@@ -11,7 +11,7 @@ import click
 from hloopt import __version__
 from hloopt.cli.files import Input
 from hloopt.cli.json_out import SCHEMA
-from hloopt.cli.options import OptionGroup, option
+from hloopt.cli.output_options import WATCH
 from hloopt.cli.outputs import hlo_text
 from hloopt.dataclass import dataclass
 from hloopt.driver.writing import write_text
@@ -22,55 +22,9 @@ if TYPE_CHECKING:
     from hloopt.report.remarks import PlacedRemark
     from hloopt.rewrite import Pipeline, PipelineReport, Watcher
 
-__all__ = ["WATCH", "Watching"]
+__all__ = ["Watching"]
 
 _FORMATS = (".yaml", ".json", ".sarif")
-
-
-WATCH = OptionGroup(
-    "watch",
-    option(
-        "--print-before",
-        multiple=True,
-        metavar="PASS",
-        help="Print HLO before each run of a pass, or 'all'.",
-    ),
-    option(
-        "--print-after",
-        multiple=True,
-        metavar="PASS",
-        help="Print HLO after each change by a pass, or 'all'.",
-    ),
-    option(
-        "--print-changed",
-        type=click.Choice(["hlo", "diff"]),
-        metavar="[=diff]",
-        help="Print HLO after each change, or the difference. Before the first pass, too; with =diff "
-        "only what changed.",
-    ),
-    option(
-        "--dump-dir",
-        metavar="DIR",
-        help="Write a file after each pass that changed it. And one before the first pass, named as XLA "
-        "names its dumps.",
-    ),
-    option("--time-passes", is_flag=True, help="Print the seconds each pass took."),
-    option("--stats", "show_stats", is_flag=True, help="Print how often each rule applied."),
-    option("--verify-each", is_flag=True, help="Verify the module after every pass."),
-    option(
-        "--remarks",
-        type=click.Choice(["passed", "missed", "all"]),
-        metavar="KIND",
-        help="Print rewrites: passed, missed or all. Those that were made, or nearly made, each with its "
-        "reason and the line of the program.",
-    ),
-    option(
-        "--remarks-out",
-        metavar="FILE",
-        help="Write remarks as .yaml, .json or .sarif. All of them by default; YAML is what LLVM's tools "
-        "read.",
-    ),
-)
 
 
 @dataclass

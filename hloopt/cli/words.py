@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import click
 
@@ -22,6 +21,7 @@ __all__ = [
     "complete_pipeline",
     "complete_preset",
     "complete_target",
+    "one_of",
 ]
 
 Completion: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -31,7 +31,10 @@ _NAME = re.compile(rb"^[ \t]*(?:ROOT[ \t]+)?%?([A-Za-z_][\w.-]*)[ \t]+=[ \t]", r
 
 
 def complete(module: str, names: str) -> Completion:
-    """Completes names of a collection, or of a function that returns one, in a module loaded only for that."""
+    """Completes the names in a collection, or in what a function returns, of a module loaded only for that.
+
+    They are strings, or records that have a ``name``.
+    """
 
     def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         return _beginning(_names(module, names), incomplete.lower())
@@ -39,9 +42,23 @@ def complete(module: str, names: str) -> Completion:
     return complete_names
 
 
-def _names(module: str, names: str) -> Iterable[str]:
+def _names(module: str, names: str) -> list[str]:
     found: Any = getattr(import_module(f"hloopt.{module}"), names)
-    return cast("Iterable[str]", found() if callable(found) else found)
+    return [str(getattr(one, "name", one)) for one in (found() if callable(found) else found)]
+
+
+def one_of(module: str, names: str) -> Callable[..., Any]:
+    """A callback that refuses what is no name of a collection, or several; ``complete`` describes it."""
+
+    def check(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        given = (value,) if isinstance(value, str) else value
+        if given:
+            known = click.Choice(_names(module, names))
+            for one in given:
+                known.convert(one, param, ctx)
+        return value
+
+    return check
 
 
 complete_pass = complete("pipelines", "all_names")
@@ -77,6 +94,8 @@ def complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_instruction(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The instructions of the file that precedes on the line; files where there is none."""
+    from pathlib import Path  # no other option needs it
+
     typed = [Path(word) for word in (*(ctx.params.get("files") or ()), *ctx.args)]
     files = [path for path in typed if path.is_file()]
     if not files:

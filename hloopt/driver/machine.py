@@ -20,10 +20,11 @@ from hloopt.backends import check_device
 from hloopt.backends.cuda.description import this_gpu
 from hloopt.backends.host_compiler import find_compiler
 from hloopt.backends.nvrtc import nvrtc_for
-from hloopt.cache_folder import cache_folder, notes, own_folder
+from hloopt.cache_folder import cache_folder, own_folder
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError, HlooptError
 from hloopt.extras import XLA_PYTHON, install_command, jaxlib_python
+from hloopt.process_notes import notes
 from hloopt.report.numbers import byte_size
 
 __all__ = ["PARTS", "Part", "examine", "versions"]

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from hloopt.dataclass import dataclass
 from hloopt.report.fit import FittedTable
-from hloopt.source import visible
+from hloopt.visible_text import visible
 
 __all__ = [
     "ONE_LINE",

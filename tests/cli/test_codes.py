@@ -7,9 +7,9 @@ import re
 import pytest
 
 from hloopt import errors
+from hloopt.cli.actions.topics import topics
 from hloopt.cli.codes import codes, exit_codes
 from hloopt.cli.main import COMMANDS
-from hloopt.cli.topics import topics
 from hloopt.errors import HlooptError
 from hloopt.findings.kinds import KINDS
 from hloopt.fusion.decision import REASONS

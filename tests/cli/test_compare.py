@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_written_is_refused_first(
 ) -> None:
     (tmp_path / "file").write_text("")
     saved = str(tmp_path / "file" / "bad.npz")
-    monkeypatch.setattr("hloopt.cli.compare.compare_modules", None)
+    monkeypatch.setattr("hloopt.cli.actions.compare.compare_modules", None)
     monkeypatch.setattr("hloopt.cli.check_equivalent.decide", None)
     found = invoke(*command, *files, "--save-inputs", saved)
     assert (found.exit_code, found.stdout) == (2, "")

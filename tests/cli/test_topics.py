@@ -9,8 +9,8 @@ from typing import cast
 import click
 import pytest
 
+from hloopt.cli.actions.topics import topics
 from hloopt.cli.main import COMMANDS, cli
-from hloopt.cli.topics import topics
 from tests.helpers.support import invoke
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,10 +14,10 @@ from typing import Any
 from click.testing import CliRunner
 
 from hloopt import errors
+from hloopt.cli.actions.topics import topics
 from hloopt.cli.codes import codes, exit_codes
 from hloopt.cli.help import full_help
 from hloopt.cli.main import GROUPS, cli
-from hloopt.cli.topics import topics
 from hloopt.findings.kinds import KINDS
 from hloopt.fusion.decision import REASONS
 from hloopt.verifier import RULES as CONSTRAINTS

@@ -88,7 +88,7 @@ def test_types_without_a_kernel_tell_why(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table, or JSON; --unsupported leaves out what is whole."""
     rows = coverage(TARGET, ("add", "tuple", "infeed"))
-    monkeypatch.setattr("hloopt.cli.ops.coverage", lambda *_: rows)
+    monkeypatch.setattr("hloopt.cli.actions.ops.coverage", lambda *_: rows)
     lines = invoke("ops", "--device", "gpu").stdout.splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["opcode", "add", "infeed", "tuple"]
     assert lines[-1].startswith("no kernel takes f6e2m3fn: elements of f6e2m3fn have 6 bits")

@@ -11,7 +11,7 @@ import pytest
 
 import hloopt
 from hloopt.backends.nvrtc import nvrtc_for
-from hloopt.cli.kernel_options import kernel_options
+from hloopt.cli.given import kernel_options
 from hloopt.cli.kernels import command
 from hloopt.errors import DeviceError
 from tests.helpers.support import invoke

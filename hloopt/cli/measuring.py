@@ -1,4 +1,4 @@
-"""``--profile`` of commands that show measured times."""
+"""The times of ``--profile``, and the modules that they are of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hloopt.cli.files import Input, InputText, open_texts
-from hloopt.cli.options import PICK, Function
+from hloopt.cli.options import PICK
 from hloopt.cli.waiting import patience
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -19,17 +19,7 @@ if TYPE_CHECKING:
     from hloopt.profiles.spans import ProgramTimes, TraceProfile
     from hloopt.report.measured import MeasuredTimes
 
-__all__ = ["Measuring", "profile_option"]
-
-
-def profile_option(function: Function) -> Function:
-    """``--profile``, a parameter ``profile`` or None."""
-    return click.option(
-        "--profile",
-        metavar="TRACE",
-        help="Times of a real run, of a profiler's trace. .xplane.pb or trace.json(.gz) of jax.profiler, "
-        "JSON of Chrome or Perfetto, SQLite of Nsight Systems. See hloopt help profiles.",
-    )(function)
+__all__ = ["Measuring"]
 
 
 @dataclass(frozen=True)
