@@ -80,7 +80,7 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
     if not value:
         return
     if ctx.params["as_json"]:
-        importlib.import_module("hloopt.cli.doctor").write_versions()
+        importlib.import_module("hloopt.cli.actions.doctor").write_versions()
     else:
         click.echo(f"hloopt, version {__version__}")
     ctx.exit(0)

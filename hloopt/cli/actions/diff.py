@@ -14,6 +14,7 @@ from hloopt.cli.json_out import write_json
 from hloopt.cli.options import stages_of_sides
 from hloopt.cli.predicting import predictor
 from hloopt.cli.waiting import patience
+from hloopt.driver.compare import compare_logs
 from hloopt.driver.recompiling import Compilations, perhaps_again
 from hloopt.dumps.content import is_fusion_log
 from hloopt.errors import UsageError
@@ -53,8 +54,6 @@ def execute(
     if after is None:
         raise click.MissingParameter(ctx=ctx, param_type="argument", param_hint="'AFTER'")
     if is_fusion_log(Path(before)) or is_fusion_log(Path(after)):
-        from hloopt.driver.compare import compare_logs
-
         if target is not None or every:
             raise UsageError("--target and --all are about modules, not XLA's fusion logs")
         with patience("comparing", "the logs"):

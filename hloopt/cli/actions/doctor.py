@@ -11,7 +11,7 @@ from hloopt.errors import DeviceError, UsageError
 from hloopt.report.console import Console, paragraph, product, say
 from hloopt.rewrite.spec import did_you_mean
 
-__all__ = ["execute"]
+__all__ = ["execute", "write_versions"]
 
 
 _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hloopt.cli.codes import codes
 from hloopt.cli.help import full_help
 from hloopt.cli.json_out import write_json
 from hloopt.errors import UsageError
@@ -46,8 +47,6 @@ def _text(ctx: click.Context, name: str) -> str:
     command = group.get_command(ctx, name)
     if command is not None:
         return full_help(command, ctx.parent, name) + "\n"
-    from hloopt.cli.codes import codes
-
     known = codes(found["exit-codes"])
     if name in known:
         return known[name]()
