@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from hloopt.cli.main import COMMANDS
+
 PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
 TWICE: dict[str, str] = {
     "Array": "memory of a kernel; values in the host's memory",
@@ -27,7 +29,7 @@ TWICE: dict[str, str] = {
 """Public classes and type aliases that several modules define, and what each means in its room."""
 LITTLE = 40
 """Lines of code below which a file is a small one."""
-MOST_SMALL = 45
+MOST_SMALL = 43
 """Small files; an empty ``__init__.py`` is one."""
 _BLANK = frozenset({
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
@@ -92,11 +94,18 @@ def test_a_class_has_a_name_of_its_own() -> None:
 
 
 def test_few_files_hold_little() -> None:
-    """What a few lines do belongs to what they serve; a package file marks a folder, whatever is in it."""
+    """What a few lines do belongs to what they serve; a package file marks a folder, whatever is in it.
+
+    A command has a file for its options and one for what it does, which its help does not load.
+    """
+    halves = {
+        f"cli/{folder}{name}.py" for name, _ in COMMANDS.values() for folder in ("", "actions/")
+    }
     found = {
         file: lines
         for file, text in sources().items()
-        if not file.endswith("__init__.py") and (lines := code_lines(text)) < LITTLE
+        if not file.endswith("__init__.py") and file not in halves
+        if (lines := code_lines(text)) < LITTLE
     }
     assert len(found) <= MOST_SMALL, found
 
