@@ -55,7 +55,7 @@ PASSES = OptionGroup(
         "--precision",
         callback=one_of("passes.dots.precision", "PRECISIONS"),
         shell_complete=complete("passes.dots.precision", "PRECISIONS"),
-        metavar="bf16x3|tf32",
+        metavar="[bf16x3|tf32]",
         help="Let dots of f32 round their factors. Matrix units of GPUs can then multiply them: rounded "
         "to tf32 (10 bits of fraction), or to two terms of bf16 (16 bits, three products). Without it "
         "they are exact f32.",

@@ -50,7 +50,7 @@ __all__ = ["command"]
     "--measure",
     callback=one_of("findings", "MEASURING"),
     shell_complete=complete("findings", "MEASURING"),
-    metavar="cpu|native",
+    metavar="[cpu|native]",
     help="Measure each change on this device. Before and after in turn; native on one core, as the host "
     "is.",
 )
