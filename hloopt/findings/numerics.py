@@ -19,6 +19,7 @@ from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
 from hloopt.prover.compare import compare_modules
 from hloopt.prover.executor import Executor
+from hloopt.prover.first_runs import FirstRuns
 from hloopt.prover.trials import Trial, TrialInputs, TrialOptions, made
 from hloopt.rewrite import Controls
 from hloopt.rewrite.regions import named_combiner
@@ -44,6 +45,7 @@ def inexact_rewrites(subject: Subject) -> Iterator[FindingCandidate]:
     moved = _moved_by_pairs(
         subject.module, [one for one, rule in rewritten.items() if rule == _PAIR]
     )
+    counted = _MovedElements(subject)
     for site, rule in rewritten.items():
         if rule == _PAIR:
             narrow = site.operands[0].array.dtype
@@ -72,7 +74,7 @@ def inexact_rewrites(subject: Subject) -> Iterator[FindingCandidate]:
             ways,
             _Held(rule),
             (site.operands[0],),
-            counted=partial(_moved, tolerance=_ANY if rule == _PAIR else FREE),
+            counted=partial(counted, tolerance=_ANY if rule == _PAIR else FREE),
         )
 
 
@@ -126,23 +128,47 @@ def _moved_by_pairs(module: Module, pairs: Sequence[Instruction]) -> str:
     )
 
 
-def _moved(module: Module, tolerance: Tolerance) -> float:
-    """Elements of the results that such rewrites move by more than rounding, on the inputs that show most."""
-    fast = clone_module(module)
-    for pair in [one for one in fast.instructions() if _is_pair(one)]:
-        edit.replace_instruction(pair, pair.operands[0].operands[0])
-    parse_pipeline(_FAST).run(fast)
-    most = 0
-    for special in ((), ("largest",), ("cancelling",)):
-        options = TrialOptions(trials=1, special=special)
-        try:
-            found = compare_modules(
-                module, fast, trials=options, executor=Executor("cpu"), tolerance=tolerance
-            )
-        except HlooptError:  # a class that no input can be of
-            continue
-        most = max(most, sum(one.mismatches for one in found.trials[-1].results))
-    return float(most)
+class _MovedElements:
+    """The figure: elements of the results that such rewrites move by more than rounding.
+
+    The subject's own is the same for all of its rewrites, and is counted once.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._module = subject.module
+        self._runs = subject.first_runs
+        self._known: dict[Tolerance, float] = {}
+
+    def __call__(self, module: Module, tolerance: Tolerance) -> float:
+        """Of one module, on the inputs that show most."""
+        if module is not self._module:
+            return self._counted(module, tolerance)
+        if tolerance not in self._known:
+            self._known[tolerance] = self._counted(module, tolerance)
+        return self._known[tolerance]
+
+    def _counted(self, module: Module, tolerance: Tolerance) -> float:
+        fast = clone_module(module)
+        pairs = [one for one in fast.instructions() if _is_pair(one)]
+        for pair in pairs:
+            edit.replace_instruction(pair, pair.operands[0].operands[0])
+        if not parse_pipeline(_FAST).run(fast).changed and not pairs:
+            return 0.0
+        most = 0
+        for special in ((), ("largest",), ("cancelling",)):
+            try:
+                found = compare_modules(
+                    module,
+                    fast,
+                    trials=TrialOptions(trials=1, special=special),
+                    executor=Executor("cpu"),
+                    tolerance=tolerance,
+                    kept=self._runs if module is self._module else FirstRuns(),
+                )
+            except HlooptError:  # a class that no input can be of
+                continue
+            most = max(most, sum(one.mismatches for one in found.trials[-1].results))
+        return float(most)
 
 
 class _Held:

@@ -20,6 +20,7 @@ from hloopt.kernels.costs import KernelCost
 from hloopt.ops import traits
 from hloopt.prover.compare import compare_modules
 from hloopt.prover.executor import Executor
+from hloopt.prover.first_runs import FirstRuns
 from hloopt.prover.trials import TrialOptions
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.verifier import verify_module
@@ -136,13 +137,14 @@ class Gainless:
 class Subject:
     """A module whose calls are inlined, and its plan: what kinds look through, and what changes are made on.
 
-    ``given`` is the module before that, where it is at hand.
+    ``given`` is the module before that, where it is at hand; ``first_runs`` are of the module, and of plans.
     """
 
     def __init__(self, module: Module, planner: Planner, given: Module | None = None) -> None:
         self.module = module
         self.given = given
         self.planner = planner
+        self.first_runs = FirstRuns()
 
     @cached_property
     def plan(self) -> ProgramPlan:
@@ -222,7 +224,7 @@ class Subject:
             exact = trial.changed(given, first.exact)
             assert exact is not None, "what can be changed can be made exact"
             compared = exact, changed
-        verdict, reason = _verdict(compared, before, first.tolerance)
+        verdict, reason = _verdict(compared, before, first.tolerance, self.first_runs)
         if verdict == "differ":
             return Gainless(*figures, "the results would differ")
         gain = Gain(
@@ -352,7 +354,7 @@ def _as_written(module: Module) -> tuple[float, float]:
 
 
 def _verdict(
-    modules: tuple[Module, Module], plan: ProgramPlan, tolerance: Tolerance
+    modules: tuple[Module, Module], plan: ProgramPlan, tolerance: Tolerance, kept: FirstRuns
 ) -> tuple[str, str]:
     """The judge's word on the results of both on random inputs, and why there is none."""
     cost = plan.totals.cost
@@ -368,6 +370,7 @@ def _verdict(
             trials=TrialOptions(trials=1),
             executor=Executor("cpu"),
             tolerance=tolerance,
+            kept=kept,
         )
     except HlooptError as error:
         return "not verified", error.message

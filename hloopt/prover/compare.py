@@ -17,6 +17,7 @@ from hloopt.ir import Module
 from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
 from hloopt.prover.executor import INTERRUPTED, Executor, Run
 from hloopt.prover.first_difference import FirstDifference, first_difference
+from hloopt.prover.first_runs import FirstRuns
 from hloopt.prover.partitioned import PartitionedRuns
 from hloopt.prover.reordering import (
     Reordered,
@@ -150,12 +151,14 @@ def compare_modules(
     tolerance: Tolerance = FREE,
     snapshot: Snapshot | None = None,
     begin: Callable[[str], object] = str,
+    kept: FirstRuns | None = None,
 ) -> ModulesCompared:
     """Run two modules on the same inputs, and find where they begin to differ.
 
     Where ``trials`` asks for no more than one random input, each class of special values that can change an
     input has its turn after it, as far as that takes no more than ``_LONG`` seconds.  ``begin`` is called with
-    what is done next.  Raises ``UsageError`` for modules that do not take the same
+    what is done next.  ``kept`` has the runs of ``before`` of earlier comparisons, and keeps this one's.
+    Raises ``UsageError`` for modules that do not take the same
     inputs or give the same results, and what running them raises.
     """
     asked = trials or TrialOptions()
@@ -167,7 +170,7 @@ def compare_modules(
     executor = executor or Executor()
     executor.check()
     options = _with_counts(asked, before, after, names)
-    runs = _Runs((before, after), names, executor, tolerance, begin, fits, whole)
+    runs = _Runs((before, after), names, executor, tolerance, begin, fits, whole, kept)
     for inputs in options.all(after if whole else before, snapshot):
         if not runs.agree(inputs):
             return runs.record(inputs)
@@ -200,9 +203,11 @@ class _Runs:
         begin: Callable[[str], object],
         notes: tuple[str, ...],
         whole: int | None,
+        kept: FirstRuns | None,
     ) -> None:
         self._modules, self._names, self._whole = modules, names, whole
         self._executor, self._tolerance, self._begin = executor, tolerance, begin
+        self._kept = kept if whole is None else None
         self._done: list[TrialCompared] = []
         self._notes = list(notes)
         self._untried: list[str] = []
@@ -216,7 +221,13 @@ class _Runs:
         executor = self._executor
         if seconds is not None:
             executor = replace(executor, seconds=min(seconds, executor.seconds or seconds))
-        one, other = self._both(executor, inputs)
+        judge = None
+        if self._kept is None:
+            one, other = self._both(executor, inputs)
+        else:
+            (before, after), (name, next_name) = self._modules, self._names
+            one, judge = self._kept.of(executor, before, inputs, name, self._tolerance)
+            other = executor.run(after, inputs, next_name)
         self._results = one.results, other.results
         self._found = compare_runs(
             one,
@@ -224,6 +235,7 @@ class _Runs:
             inputs,
             tolerance=self._tolerance,
             excess_precision=executor.excess_precision,
+            first=judge,
         )
         self._done.append(TrialCompared(inputs.origin, self._found.results, self._found.written))
         return self._found.equal

@@ -15,7 +15,7 @@ from hloopt.runtime.inputs import positions
 from hloopt.runtime.judge import Evaluation, Judge, named
 from hloopt.runtime.tolerance import FREE, Tolerance
 
-__all__ = ["RunsCompared", "check_alike", "compare_runs"]
+__all__ = ["RunsCompared", "check_alike", "compare_runs", "evaluation"]
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,26 @@ def compare_runs(
     *,
     tolerance: Tolerance = FREE,
     excess_precision: bool = False,
+    first: Judge | None = None,
 ) -> RunsCompared:
-    """Judge what ``after`` gave by what ``before`` gave on the same inputs; both may round."""
-    runs = (before, after)
-    judge = Judge.of_two(
-        [_evaluation(run, inputs, excess_precision=excess_precision) for run in runs],
-        [named(run.results, run.written) if run.interpreted else None for run in runs],
-        tolerance=tolerance,
-    )
+    """Judge what ``after`` gave by what ``before`` gave on the same inputs; both may round.
+
+    ``first`` is a judge by the roundings of ``before`` alone, where it is at hand.  It allows less than the
+    roundings of both do: only where it objects, ``after`` is evaluated with its roundings moved, too.
+    """
+    ways = [evaluation(run, inputs, excess_precision=excess_precision) for run in (before, after)]
+    if first is not None:
+        found = _compared(first, before, after)
+        if found.equal:
+            return found
+        return _compared(first.beside(ways[1]), before, after)
+    given = [
+        named(run.results, run.written) if run.interpreted else None for run in (before, after)
+    ]
+    return _compared(Judge.of_two(ways, given, tolerance=tolerance), before, after)
+
+
+def _compared(judge: Judge, before: Run, after: Run) -> RunsCompared:
     results = judge.compare_all(after.results, before.results)
     for number, problem in enumerate(after.apart if after.apart != before.apart else ()):
         if problem:
@@ -62,8 +74,8 @@ def compare_runs(
     return RunsCompared(tuple(results), tuple(judge.compare_named(after.written, before.written)))
 
 
-def _evaluation(run: Run, inputs: TrialInputs, *, excess_precision: bool) -> Evaluation:
-    """How a run is repeated."""
+def evaluation(run: Run, inputs: TrialInputs, *, excess_precision: bool) -> Evaluation:
+    """How a run is repeated by the interpreter."""
     own = run.taken or inputs
     return Evaluation(
         run.module, own.arrays, own.counts, own.host, excess_precision, parts=run.parts

@@ -299,6 +299,12 @@ class Judge:
         ]
         return judge
 
+    def beside(self, way: Evaluation) -> Judge:
+        """The judge that allows what this one does, and the roundings of a second evaluation besides."""
+        judge = Judge(tolerance=self.tolerance)
+        judge._sides = [*self._sides, _Side(way.results, way.sample, way.bounds)]
+        return judge
+
     def compare(self, key: Hashable, got: Array, want: Array) -> OutputComparison:
         """Compare one result, which is called ``key``."""
         found, _ = compared(got, want, self.tolerance, Allowance())
