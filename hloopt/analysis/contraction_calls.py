@@ -14,7 +14,13 @@ from hloopt.analysis.contraction import Contraction, dot_contraction
 from hloopt.analysis.convolutions import of_convolution
 from hloopt.dataclass import dataclass
 from hloopt.interpret import cublas, cudnn
-from hloopt.interpret.library_calls import LibraryOptions, config, dot_dims, result_shape
+from hloopt.interpret.library_calls import (
+    LibraryOptions,
+    config,
+    dot_dims,
+    epilogue,
+    result_shape,
+)
 from hloopt.ir import Instruction
 from hloopt.types import ConvDims, DotDims, TupleShape, dtype
 
@@ -158,7 +164,7 @@ def _gemm_finish(instruction: Instruction, settings: LibraryOptions) -> CallFini
     others = [at for at in numbers if at not in scales]
     rank = result_shape(instruction).rank
     beta = float(settings.get("beta", 0))
-    has_bias, activation, keeps = cublas.epilogue(settings)
+    has_bias, activation, keeps = epilogue(settings)
     addends = []
     if beta:
         matrix = others.pop(0)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
-from hloopt.interpret.library_calls import config, dot_dims, result_shape
+from hloopt.interpret.library_calls import config, dot_dims, epilogue, result_shape
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, ConvDims, ConvNumbers, DotDims, TupleShape, WindowDim, dilated
 
@@ -22,6 +22,7 @@ __all__ = [
     "is_convolution_call",
     "is_product_call",
     "library_flops",
+    "product_activation",
     "product_dims",
     "result_bytes",
     "valid_multiply_adds",
@@ -60,6 +61,11 @@ def product_dims(instruction: Instruction) -> DotDims:
     if not is_product_call(instruction):
         raise ValueError(f"{instruction.name} is not a matrix product of a library")
     return dot_dims(config(instruction, "gemm_backend_config")["dot_dimension_numbers"])
+
+
+def product_activation(instruction: Instruction) -> str:
+    """What a product's call applies to its results, as cuBLAS names it; empty for nothing."""
+    return epilogue(config(instruction, "gemm_backend_config"))[1]
 
 
 def _product(instruction: Instruction) -> int:

@@ -19,6 +19,7 @@ Guide, shared memory).  That is a lower bound: index arithmetic and the missing 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, gcd
 from typing import Final
 
@@ -28,6 +29,7 @@ from hloopt.analysis.library_calls import (
     convolution_arrays,
     is_convolution_call,
     is_product_call,
+    product_activation,
     product_dims,
 )
 from hloopt.cost_models.device_times import L2_SPEEDUP, LAUNCH_NS
@@ -36,7 +38,7 @@ from hloopt.cost_models.roofline import product_of, product_rate
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
-from hloopt.types import ArrayShape, DotDims
+from hloopt.types import ArrayShape, DotDims, elements_of, leaves
 
 __all__ = [
     "ALIGNED",
@@ -65,6 +67,8 @@ _TILES: Final = (
     (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64), (32, 32), (16, 16),
 )  # fmt: skip
 _SPLITS: Final = (1, 2, 4, 8, 16, 32)
+_ACTIVATION_OPS: Final = {"RELU": 1, "GELU": 24, "SILU": 20}
+"""Of an element: a transcendental function counts 16."""
 _SOUGHT: Final = {"__cudnn$convBackwardInput": 0, "__cudnn$convBackwardFilter": 1}
 
 
@@ -90,7 +94,17 @@ def gemm_run_time(kernel: Instruction, target: Target) -> RunTime | None:
     if shape is None or not rate:
         return None
     loads = _loads(product) if product.opcode == "dot" else (ALIGNED, ALIGNED)
-    return best_time(shape, instruction_cost(kernel), target, rate, loads)
+    found = best_time(shape, instruction_cost(kernel), target, rate, loads)
+    return replace(found, exec_ns=found.exec_ns + _activation_ns(product, target))
+
+
+def _activation_ns(product: Instruction, target: Target) -> float:
+    """Of the activation in a call's epilogue, which the plain units compute of each result."""
+    if not is_product_call(product):
+        return 0.0
+    ops = _ACTIVATION_OPS.get(product_activation(product), 0)
+    lanes = target.clock_ghz * 2 * target.cores * target.fpus_per_core
+    return ops * elements_of(next(iter(leaves(product.shape)))) / lanes
 
 
 def row_alignment(shape: ArrayShape) -> int:

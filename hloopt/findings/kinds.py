@@ -16,6 +16,7 @@ from hloopt.findings import (
     contention,
     donation,
     duplicates,
+    epilogues,
     folding,
     hazards,
     index_ranges,
@@ -81,6 +82,12 @@ KINDS: Final = tuple(
         ("one-hot-product", "product with a one-hot matrix", "time", products.one_hot),
         ("thin-product", "product too thin for matrix units or a BLAS", "time", products.thin),
         ("unaligned-product", "product of rows at odd addresses", "time", unaligned.products),
+        (
+            "unfused-epilogue",
+            "activation or bias in a kernel after its product",
+            "time",
+            epilogues.unfused,
+        ),
         ("summed-product", "product written as multiply and sum", "time", summed_products.summed),
         (
             "product-order",

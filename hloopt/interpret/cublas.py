@@ -15,6 +15,7 @@ from hloopt.interpret.library_calls import (
     LibraryOptions,
     config,
     dot_dims,
+    epilogue,
     is_arrays,
     operands_of,
     result_shape,
@@ -26,7 +27,7 @@ from hloopt.interpret.linear import dot
 from hloopt.ir import Instruction
 from hloopt.types import Array, ArrayShape, DotDims, TupleShape
 
-__all__ = ["CHECKS", "EVALUATORS", "epilogue", "relu", "scale_block"]
+__all__ = ["CHECKS", "EVALUATORS", "relu", "scale_block"]
 
 # sqrt(2 / pi) and the factor of the cube: the approximation of GELU by tanh.
 _GELU_SCALE, _GELU_CUBE = 0.7978845608028654, 0.044715
@@ -46,13 +47,6 @@ def relu(x: Array) -> Array:
 
 
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"RELU": relu, "GELU": _gelu, "SILU": _silu}
-
-
-def epilogue(settings: LibraryOptions) -> tuple[bool, str, bool]:
-    """Whether a vector is added, the activation or nothing, and whether its operand is a result too."""
-    words = str(settings.get("epilogue", "DEFAULT")).split("_")
-    names = [word for word in words if word not in {"DEFAULT", "BIAS", "AUX"}]
-    return "BIAS" in words, "_".join(names), "AUX" in words
 
 
 def _product(

@@ -19,6 +19,7 @@ __all__ = [
     "LibraryOptions",
     "config",
     "dot_dims",
+    "epilogue",
     "guarded",
     "is_arrays",
     "operands_of",
@@ -45,6 +46,13 @@ def config(instruction: Instruction, part: str) -> LibraryOptions:
     if not isinstance(found, dict):
         raise ValueError(f"{part} is not a JSON object")  # noqa: TRY004 - wrong text, not a wrong type
     return found
+
+
+def epilogue(settings: LibraryOptions) -> tuple[bool, str, bool]:
+    """Whether a vector is added, the activation or nothing, and whether its operand is a result too."""
+    words = str(settings.get("epilogue", "DEFAULT")).split("_")
+    names = [word for word in words if word not in {"DEFAULT", "BIAS", "AUX"}]
+    return "BIAS" in words, "_".join(names), "AUX" in words
 
 
 def guarded(evaluate: Evaluator) -> Evaluator:

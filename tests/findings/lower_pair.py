@@ -74,15 +74,17 @@ def assigned(compiled: Any) -> int:
     return int(sum(parts) - found.alias_size_in_bytes)
 
 
-def compiled_for(jitted: Any, arguments: Any, device: Any) -> tuple[Any, float]:
-    """The executable for a device, and the seconds that XLA takes."""
+def compiled_for(
+    jitted: Any, arguments: Any, device: Any, flags: dict[str, Any] | None = None
+) -> tuple[Any, float]:
+    """The executable for a device, and the seconds that XLA takes with these flags."""
     place = jax.sharding.SingleDeviceSharding(device)
     shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments
     )
     lowered = jitted.lower(*shapes)
     start = time.perf_counter()
-    compiled = lowered.compile()
+    compiled = lowered.compile(compiler_options=flags or None)
     return compiled, time.perf_counter() - start
 
 
@@ -108,7 +110,8 @@ def write(pair: Pair, folder: Path, spec: Path | None) -> None:
         found = jitted(*jax.tree.map(lambda x: x.copy(), large))
         facts[f"{side} not finite"] = not_finite(found)
         if gpu is not None:
-            planned, seconds = compiled_for(jitted, arguments, gpu)
+            flags = pair.flags if side == "after" else {}
+            planned, seconds = compiled_for(jitted, arguments, gpu, flags)
             Path(f"{base}.gpu.hlo").write_text(planned.as_text())
             facts[f"{side} gpu bytes"] = assigned(planned)
             facts[f"{side} gpu compile s"] = seconds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -28,6 +28,7 @@ class Pair:
     donate     the numbers of donated arguments of each
     x64        whether 64-bit types are meant
     targets    for which the finding is looked for
+    flags      of XLA, with which the second is compiled for a GPU where that is the advice
     scale      what float arguments are multiplied by where accuracy is at stake
     """
 
@@ -41,6 +42,7 @@ class Pair:
     donate: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     x64: bool = False
     targets: tuple[str, ...] = ("h200",)
+    flags: dict[str, Any] = field(default_factory=dict)
     scale: float = 1.0
 
     def sides(self) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
