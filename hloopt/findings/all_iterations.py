@@ -248,11 +248,11 @@ class AllIterations:
         return BatchedTerm(operands[0].term.reduce(opcode, operands[1].term, *dimensions), True)
 
     def _dot(self, instruction: Instruction, operands: list[BatchedTerm]) -> BatchedTerm | None:
-        """A product with one side that is the same in all iterations; its own dimensions come last."""
+        """A product; where one side is the same in all iterations, its own dimensions come last."""
         dims = DotDims.of(instruction.attributes)
         left, right = operands
         if dims.lhs_batch or left.each == right.each:
-            return None
+            return self._products(dims, operands)
         contracting = dims.lhs_contracting, dims.rhs_contracting
         free = [one.array.rank - len(dims.lhs_contracting) for one in instruction.operands]
         if right.each:
@@ -270,6 +270,20 @@ class AllIterations:
             term = term.transpose(*order)
         return BatchedTerm(term, True)
 
+    def _products(self, dims: DotDims, operands: list[BatchedTerm]) -> BatchedTerm:
+        """A product for each iteration: one more dimension of a batch."""
+        left, right = (self.spread(one) for one in operands)
+        term = self.writer.make(
+            "dot",
+            left,
+            right,
+            lhs_batch_dims=_behind_first(dims.lhs_batch, batch=True),
+            rhs_batch_dims=_behind_first(dims.rhs_batch, batch=True),
+            lhs_contracting_dims=_behind_first(dims.lhs_contracting),
+            rhs_contracting_dims=_behind_first(dims.rhs_contracting),
+        )
+        return BatchedTerm(term, True)
+
 
 _PLAIN: Final = VIEWS | {"constant", "iota"}
 _EACH: Final = op_table({
@@ -281,6 +295,11 @@ _EACH: Final = op_table({
     "reduce": AllIterations._reduce,
     "dot": AllIterations._dot,
 }, otherwise="elementwise, a row, or nothing that is written for all iterations")  # fmt: skip
+
+
+def _behind_first(dims: Dims, *, batch: bool = False) -> Dims:
+    """Dimensions of arrays that have one more, the first, which is one of a batch."""
+    return (*((0,) if batch else ()), *(dim + 1 for dim in dims))
 
 
 def _is_moved(place: BatchedTerm) -> bool:

@@ -23,7 +23,7 @@ from hloopt.rewrite.site import is_replaceable, row_major
 from hloopt.simplify.predicates import scalar_value
 from hloopt.types import DotDims, Text, TupleShape, Verbatim, array
 
-__all__ = ["LibraryProduct", "as_calls", "library_product"]
+__all__ = ["CalledProduct", "as_calls", "library_product"]
 
 _TYPES: Final = frozenset({"f16", "bf16", "f32", "f64"})
 _TINY: Final = 100
@@ -35,7 +35,7 @@ _MOST: Final = 48
 
 
 @dataclass(frozen=True)
-class LibraryProduct:
+class CalledProduct:
     """A dot, and the ops after it that its call computes.
 
     vector, matrix  what is added
@@ -64,11 +64,11 @@ class LibraryProduct:
         return "_".join(words) or "DEFAULT"
 
 
-def library_product(dot: Instruction) -> LibraryProduct | None:
+def library_product(dot: Instruction) -> CalledProduct | None:
     """None for a dot that cuBLASLt does not take."""
     if not _is_taken(dot):
         return None
-    found = LibraryProduct(dot, None, None, dot, "", dot, keeps=False)
+    found = CalledProduct(dot, None, None, dot, "", dot, keeps=False)
     while (user := _only_user(found.last)) is not None:
         larger = _with(found, user)
         if larger is None:
@@ -109,7 +109,7 @@ def _only_user(one: Instruction) -> Instruction | None:
     return next(iter(one.users)) if len(one.users) == 1 and not one.is_root else None
 
 
-def _with(found: LibraryProduct, user: Instruction) -> LibraryProduct | None:
+def _with(found: CalledProduct, user: Instruction) -> CalledProduct | None:
     """With the op that reads what was found so far; None where the call does not compute it."""
     last = found.last
     others = [one for one in user.operands if one is not last]
@@ -139,7 +139,7 @@ def _vector(other: Instruction) -> Instruction | None:
     return other.operands[0]
 
 
-def _with_gelu(found: LibraryProduct) -> LibraryProduct:
+def _with_gelu(found: CalledProduct) -> CalledProduct:
     """With GELU by tanh, where that is what follows."""
     last = found.last
     for end, members in _regions(last):
@@ -214,7 +214,7 @@ def _is_gelu(start: Instruction, end: Instruction, members: Sequence[Instruction
     return bool(np.allclose(found.astype(np.float64), wanted, rtol=coarse, atol=coarse))
 
 
-def _call(product: LibraryProduct) -> None:
+def _call(product: CalledProduct) -> None:
     dot, argument, last = product.dot, product.argument, product.last
     operands = (
         *dot.operands,
@@ -238,7 +238,7 @@ def _call(product: LibraryProduct) -> None:
     edit.replace_instruction(last, build.element(last, call, 0))
 
 
-def _settings(product: LibraryProduct) -> dict[str, object]:
+def _settings(product: CalledProduct) -> dict[str, object]:
     dims = DotDims.of(product.dot.attributes)
     numbers = {
         "lhs_contracting_dimensions": dims.lhs_contracting,

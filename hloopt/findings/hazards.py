@@ -28,7 +28,7 @@ from hloopt.types import Array
 
 __all__ = ["few_digits", "not_finite"]
 
-_FLOPS: Final = 2e7
+_FLOPS: Final = 5e8
 """The most that a module may compute for its results to be counted."""
 _OFF: Final = 0.01
 """By what part an element is to be off to be counted."""

@@ -46,7 +46,8 @@ _ROOM: Final = 1 << 26
 class _ParallelLoop:
     """A loop written for all iterations at once, at the end of a computation.
 
-    ``found`` says by element of the state what it is; ``results`` are the elements behind the loop.
+    ``found`` says by element of the state which recurrence it is, nothing where no iteration reads what another
+    one writes; ``results`` are the elements behind the loop.
     """
 
     def __init__(self, loop: Instruction, writer: Writer, count: int) -> None:
@@ -71,7 +72,7 @@ class _ParallelLoop:
         """Every element of the state behind the loop; None where one cannot be written."""
         made = [self._result(index) for index in range(len(self.starts))]
         known = [one for one in made if one is not None]
-        return known if len(known) == len(made) and self.found else None
+        return known if len(known) == len(made) else None
 
     def _changed(self) -> Iterator[int]:
         for index, following in enumerate(self.root.operands):
@@ -355,6 +356,21 @@ def _remedy(kind: str) -> str:
 
 def _candidate(loop: Instruction, found: dict[int, str]) -> FindingCandidate:
     count, kinds = trip_count(loop), dict.fromkeys(found.values())
+    if not found:
+        return FindingCandidate(
+            (loop,),
+            f"%{loop.name} runs {count:,} iterations one after another, and none of them reads what another "
+            "one writes: they can be one iteration over whole arrays.",
+            (
+                FindingRemedy(
+                    "model",
+                    "jax.vmap(f)(xs) for jax.lax.map(f, xs) or a scan that carries nothing; "
+                    "jax.lax.map(f, xs, batch_size=...) where the memory for all at once is missing",
+                ),
+            ),
+            _in_parallel,
+            holds=_fits_memory,
+        )
     elements = ", ".join(f"element {index} ({_formula(kind)})" for index, kind in found.items())
     return FindingCandidate(
         (loop,),

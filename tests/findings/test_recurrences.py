@@ -113,3 +113,61 @@ def test_a_sum_of_which_only_the_last_value_is_read_is_a_reduction() -> None:
     assert "element 1 (h = h + b)" in row.why
     assert row.remedies[0].text.startswith("jnp.sum")
     assert row.gain.after < row.gain.before / 5
+
+
+MAP = """
+HloModule rows_one_by_one
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }}
+body {{
+  state = (s32[], f32[64,32,32], f32[64,32,32], f32[64,32]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  xs = f32[64,32,32] get-tuple-element(state), index=1
+  ys = f32[64,32,32] get-tuple-element(state), index=2
+  out = f32[64,32] get-tuple-element(state), index=3
+  zero = s32[] constant(0)
+  nothing = f32[] constant(0)
+  cut = f32[1,32,32] dynamic-slice(xs, {place}, zero, zero), dynamic_slice_sizes={{1,32,32}}
+  x = f32[32,32] reshape(cut)
+  next = f32[1,32,32] dynamic-slice(ys, i, zero, zero), dynamic_slice_sizes={{1,32,32}}
+  y = f32[32,32] reshape(next)
+  d = f32[32,32] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  s = f32[32] reduce(d, nothing), dimensions={{0}}, to_apply=add
+  row = f32[1,32] reshape(s)
+  written = f32[64,32] dynamic-update-slice(out, row, i, zero)
+  one = s32[] constant(1)
+  step = s32[] add(i, one)
+  ROOT r = (s32[], f32[64,32,32], f32[64,32,32], f32[64,32]) tuple(step, xs, ys, written)
+}}
+condition {{
+  state = (s32[], f32[64,32,32], f32[64,32,32], f32[64,32]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  most = s32[] constant(64)
+  ROOT c = pred[] compare(i, most), direction=LT
+}}
+ENTRY main {{
+  xs = f32[64,32,32] parameter(0)
+  ys = f32[64,32,32] parameter(1)
+  zero = s32[] constant(0)
+  nothing = f32[] constant(0)
+  out = f32[64,32] broadcast(nothing), dimensions={{}}
+  state = (s32[], f32[64,32,32], f32[64,32,32], f32[64,32]) tuple(zero, xs, ys, out)
+  loop = (s32[], f32[64,32,32], f32[64,32,32], f32[64,32]) while(state), condition=condition, body=body
+  ROOT r = f32[64,32] get-tuple-element(loop), index=3
+}}
+"""
+
+
+def test_iterations_that_share_nothing_are_one() -> None:
+    """As jax.vmap makes them of jax.lax.map, products of two mapped sides included."""
+    found = hloopt.why(hloopt.parse(MAP.format(place="i")), "h200", kinds=["parallel-scan"])
+    (row,) = found.rows
+    assert "none of them reads what another one writes" in row.why
+    assert "jax.vmap(f)(xs)" in row.remedies[0].text
+    assert row.gain.before > 20 * row.gain.after
+    assert row.gain.verdict in ("equal", "within tolerance")
+
+
+def test_rows_in_another_order_are_no_map() -> None:
+    """Row ``i * i`` is none that a slice of all rows gives."""
+    text = MAP.format(place="square").replace("  cut =", "  square = s32[] multiply(i, i)\n  cut =")
+    assert not hloopt.why(hloopt.parse(text), "h200", kinds=["parallel-scan"]).rows
