@@ -234,9 +234,8 @@ def test_tiles_that_cannot_be(tile: dict[str, int], words: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bf16", "f32"])
-@pytest.mark.parametrize(
-    ("depth", "gradient"), [(64, False), (128, False), (64, True), (128, True)]
-)
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("depth", [128, pytest.param(64, marks=pytest.mark.slow)])
 def test_nothing_spills(depth: int, gradient: bool, kind: str) -> None:
     """The default tiles of usual sizes leave registers for all sums; no array is in memory."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -19,13 +19,14 @@ from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
 from hloopt.runtime.inputs import generate
-from hloopt.targets import find_target
+from hloopt.targets import Target, find_target
 from tests.codegen.harness import TARGET, check_kernel, compile_everywhere, planned
 from tests.codegen.products import matrix_dot, module_of, random_dot
 
 SMALL = {"m": 32, "n": 32, "k": 32, "warp_m": 16, "warp_n": 16, "stages": 3, "vector": 8}
 Dot: TypeAlias = tuple[str, Sequence[str]]
 DEVICES = ("sm_80", "sm_90", "sm_120")
+TURING = find_target("t4")
 
 TYPES = [
     ("bf16", "bf16", "f32"),
@@ -147,13 +148,40 @@ def test_transposed_operands_of_bytes() -> None:
     check(module_of(dots), {**SMALL, "k": 64})
 
 
-def shapes(kinds: tuple[str, str, str], algorithm: str = "dot_unset") -> list[dict[str, int]]:
+def shapes(
+    kinds: tuple[str, str, str], algorithm: str = "dot_unset", target: Target = TARGET
+) -> list[dict[str, int]]:
     module = hloopt.parse(of_algorithm([matrix_dot(kinds, 256, 256, 256)], algorithm))
     (dot,) = (one for one in module.entry if one.opcode == "dot")
-    site = Site(region_of(dot), TARGET, Limits())
+    return tiles_of(Site(region_of(dot), target, Limits()))
+
+
+def tiles_of(site: Site) -> list[dict[str, int]]:
     factors = factors_of(site.region, contraction_of(site))
     assert not isinstance(factors, str)
     return shapes_of(site, factors)
+
+
+def largest_first(
+    algorithms: Sequence[str], tiles: Callable[[str], Sequence[dict[str, int]]]
+) -> list[pytest.ParameterSet]:
+    """Of each algorithm the tile that needs most registers; the others where time does not matter."""
+    return [
+        pytest.param(
+            algorithm,
+            tile,
+            marks=[pytest.mark.slow] * bool(number),
+            id=f"{algorithm}{[*tile.values()]}",
+        )
+        for algorithm in algorithms
+        for number, tile in enumerate(
+            sorted(tiles(algorithm), key=lambda tile: -tile["warp_m"] * tile["warp_n"] * tile["k"])
+        )
+    ]
+
+
+def tiles_of_narrow(kind: str) -> list[dict[str, int]]:
+    return shapes((kind, kind, "f32"), target=TURING if kind == "f16" else TARGET)
 
 
 LAYER = """HloModule layer
@@ -183,19 +211,16 @@ ENTRY main {
 """
 
 
-@pytest.mark.parametrize(
-    "tile", shapes(("bf16", "bf16", "f32")), ids=lambda tile: str([*tile.values()])
-)
-def test_tiles_spill_no_registers(tile: dict[str, int]) -> None:
-    """Each tile that may be chosen, with a bias, an activation and a residual behind the product."""
-    text = LAYER % {"m": 1024, "n": 512, "k": 256}
-    compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 8})[2].text, DEVICES)
+@pytest.mark.parametrize(("kind", "tile"), largest_first(["bf16", "f16"], tiles_of_narrow))
+def test_tiles_spill_no_registers(kind: str, tile: dict[str, int]) -> None:
+    """Each that may be chosen, with a bias, an activation and a residual after the product; Turing's are of f16."""
+    text = LAYER.replace("bf16", kind) % {"m": 1024, "n": 512, "k": 256}
+    devices = ("sm_75",) if kind == "f16" else DEVICES
+    compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 8})[2].text, devices)
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "tile"),
-    [(one, tile) for one in ROUNDED_TO[:2] for tile in shapes(F32, one)],
-    ids=lambda one: str([*one.values()]) if isinstance(one, dict) else one,
+    ("algorithm", "tile"), largest_first(ROUNDED_TO[:2], lambda one: shapes(F32, one))
 )
 def test_tiles_of_f32_spill_no_registers(algorithm: str, tile: dict[str, int]) -> None:
     """With the weights as they lie in most programs: rows of n."""
@@ -209,7 +234,7 @@ def test_tiles_of_f32_spill_no_registers(algorithm: str, tile: dict[str, int]) -
 
 
 def test_f16_of_devices_before_asynchronous_copies() -> None:
-    """Turing's steps are half as deep, and it waits for what is read; no tile of it spills registers."""
+    """Turing's steps are half as deep, and it waits for what is read."""
     kinds = ("f16", "f16", "f32")
     dots = [matrix_dot(kinds, *size) for size in SIZES]
     program = check_kernel(module_of(dots), "dot-mma", {**SMALL, "halves": 1}, everywhere=False)
@@ -217,14 +242,9 @@ def test_f16_of_devices_before_asynchronous_copies() -> None:
     compile_everywhere(program.text, ("sm_75",))
     module = hloopt.parse(module_of([matrix_dot(kinds, 512, 512, 512)]))
     (dot,) = (one for one in module.entry if one.opcode == "dot")
-    site = Site(region_of(dot), find_target("t4"), Limits())
-    factors = factors_of(site.region, contraction_of(site))
-    assert not isinstance(factors, str)
+    site = Site(region_of(dot), TURING, Limits())
     assert find_kernel("dot-mma").fits(site)
     assert find_kernel("dot-mma").tile(site)["halves"] == 1
-    text = LAYER.replace("bf16", "f16") % {"m": 1024, "n": 512, "k": 256}
-    for tile in shapes_of(site, factors):
-        compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 8})[2].text, ("sm_75",))
 
 
 @pytest.mark.parametrize("number", [0, 5, 11])
@@ -328,16 +348,18 @@ def test_two_products_of_one_left_side(algorithm: str, size: tuple[int, int, int
     assert text.count("second_tile)[") == 1
 
 
-@pytest.mark.parametrize("algorithm", ["", *ROUNDED_TO[:2]])
-def test_tiles_of_two_products_spill_no_registers(algorithm: str) -> None:
+def tiles_of_two_products(algorithm: str) -> list[dict[str, int]]:
+    module = hloopt.parse(gated(1024, 256, 512, algorithm))
+    return tiles_of(Site(region_of(module.entry.root), TARGET, Limits()))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tile"), largest_first(["", *ROUNDED_TO[:2]], tiles_of_two_products)
+)
+def test_tiles_of_two_products_spill_no_registers(algorithm: str, tile: dict[str, int]) -> None:
     """Each that may be chosen."""
     text = gated(1024, 256, 512, algorithm)
-    module = hloopt.parse(text)
-    site = Site(region_of(module.entry.root), TARGET, Limits())
-    factors = factors_of(site.region, contraction_of(site))
-    assert not isinstance(factors, str)
-    for tile in shapes_of(site, factors):
-        compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 4})[2].text, DEVICES)
+    compile_everywhere(planned(text, "dot-mma", {**tile, "vector": 4})[2].text, DEVICES)
 
 
 def test_two_products_of_other_left_sides_are_none() -> None:

@@ -45,6 +45,8 @@ class EmulatorDevice:
                 kernels that synchronise, so that results that differ betray a missing barrier
     threads     of the operating system; by default as many as there are processors.  Check mode uses one
     time_limit  seconds for one launch
+    is_optimized  programs are compiled to run fast; without, a program of matrix units compiles in a quarter
+                of the time, which is less where few threads run
 
     A kernel that crashes, hangs or is found wrong is an ``EvaluationError`` and ends the process it runs in,
     not this one.  Memory survives it; in check mode all of it counts as written afterwards.
@@ -56,6 +58,8 @@ class EmulatorDevice:
         seed: int = 0,
         threads: int | None = None,
         time_limit: float = 60.0,
+        *,
+        is_optimized: bool = True,
     ) -> None:
         if mode not in ("fast", "check"):
             raise ValueError(f"mode {mode!r} is neither fast nor check")
@@ -63,6 +67,7 @@ class EmulatorDevice:
         self.seed = seed
         self.threads = threads or _processors()
         self.time_limit = time_limit
+        self.is_optimized = is_optimized
         self._memory = SharedMemory()
         self._source: KernelProgram | str = ""
         self._program: ProgramSource | None = None
@@ -83,7 +88,9 @@ class EmulatorDevice:
         self._synchronize()
         self._end_child()
         self._program = translate(program, is_checked=self.mode == "check")
-        self._executable = build_program(self._program.text, is_checked=self.mode == "check")
+        self._executable = build_program(
+            self._program.text, is_checked=self.mode == "check", is_optimized=self.is_optimized
+        )
         self._source = program
         self._describe = dict(describe)
         self._numbers = {kernel.name: i for i, kernel in enumerate(self._program.kernels)}

@@ -46,13 +46,15 @@ def check_emulator() -> None:
     find_compiler(_USER)
 
 
-def build_program(text: str, *, is_checked: bool) -> Path:
+def build_program(text: str, *, is_checked: bool, is_optimized: bool = True) -> Path:
     """The executable of a translation unit, out of the cache or compiled now.
 
     Raises ``DeviceError`` where there is no compiler, or where it refuses the text.
     """
     compiler = find_compiler(_USER)
     flags = (*_LANGUAGE, *machine_flags(), *(_CHECKED if is_checked else _FAST))
+    if not is_optimized:
+        flags = (*flags, "-O0")
     headers = _headers()
     identity: tuple[str | bytes, ...] = (
         *compiler.command,
