@@ -40,9 +40,9 @@ class SplitKRewriter(SitePass):
     example: ClassVar[str] = """HloModule long_contraction
 
 ENTRY main {
-  a = s8[64,8192]{1,0} parameter(0)
-  b = s8[8192,64]{1,0} parameter(1)
-  ROOT r = s32[64,64]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = s8[16,4096]{1,0} parameter(0)
+  b = s8[4096,16]{1,0} parameter(1)
+  ROOT r = s32[16,16]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """
 
