@@ -150,8 +150,12 @@ class _Assigner:
         if buffer.is_table:
             self._new(kind, buffer, reusable=False)
             return
+        size, is_exact = buffer.byte_size, buffer.lives_out
         for place in (*self._of_operands(buffer), *reversed(self.reusable)):
-            if self._fits(place, buffer):
+            room = place.byte_size
+            if size > room or (is_exact and size != room) or not place.reusable:
+                continue
+            if self._is_free(place, buffer):
                 place.add(buffer)
                 self.place_of[buffer.number] = place
                 return
@@ -175,16 +179,13 @@ class _Assigner:
                     if given is not None and given.number in self.place_of:
                         yield self.place_of[given.number]
 
-    def _fits(self, place: _Place, buffer: _Buffer) -> bool:
-        if not place.reusable or buffer.byte_size > place.byte_size:
-            return False
-        if buffer.lives_out and buffer.byte_size != place.byte_size:
-            return False
-        return not any(
-            self._interfere(value, other) or self._copies(value, other)
-            for value in buffer.values
-            for other in place.overlapping(value.life)
-        )
+    def _is_free(self, place: _Place, buffer: _Buffer) -> bool:
+        """Whether a place has no value that a buffer cannot share it with."""
+        for value in buffer.values:
+            for other in place.overlapping(value.life):
+                if self._interfere(value, other) or self._copies(value, other):
+                    return False
+        return True
 
     def _interfere(self, value: AssignedValue, other: AssignedValue) -> bool:
         """Whether two values that live at the same time cannot share a place."""
