@@ -218,8 +218,8 @@ class PlanNodes:
         if (other.node.number, other.names) < (one.node.number, one.names):
             one, other = other, one
         # The same two are asked about again and again.
-        outer = tuple(name in kept for name in (*one.names, *other.names))
-        key = one.node, one.names, other.node, other.names, outer
+        outer = tuple([name in kept for name in (*one.names, *other.names)])
+        key = one.node.number, one.names, other.node.number, other.names, outer
         found = self._products.get(key)
         if found is None:
             found = self._products[key] = self._combined("contract", (one, other), kept)
@@ -254,14 +254,18 @@ class PlanNodes:
         own: dict[TensorIndex, int] = {}
         for use in uses:
             for name in use.names:
-                own.setdefault(name, len(own))
-        outer = tuple(name for name in own if name in kept)
-        places = tuple(own[name] for name in outer)
-        parts = tuple(Use(use.node, tuple(own[name] for name in use.names)) for use in uses)
-        sizes = self._sizes(outer)
-        key = (kind, *((part.node.number, part.names) for part in parts), places, weights)
+                if name not in own:
+                    own[name] = len(own)
+        # Lists, for this is where planning spends its time.
+        outer = tuple([name for name in own if name in kept])
+        places = tuple([own[name] for name in outer])
+        named = [tuple([own[name] for name in use.names]) for use in uses]
+        numbered = [(use.node.number, names) for use, names in zip(uses, named, strict=True)]
+        key = (kind, *numbered, places, weights)
         node = self._made.get(key)
         if node is None:
+            sizes = self._sizes(outer)
+            parts = tuple(Use(use.node, names) for use, names in zip(uses, named, strict=True))
             work = prod(self._sizes(own))
             seconds, flops, more = self._price(kind, parts, places, work, prod(sizes), weights)
             roundings = max(part.node.roundings for part in parts)

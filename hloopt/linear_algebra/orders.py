@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Final
 
@@ -111,24 +112,30 @@ class ProductOrders:
             made = self._greedy(list(group), kept)
             return made if number is None else self.nodes.contracted(made, number, kept)
         table: dict[int, _Planned] = {1 << at: _Planned(0.0, use) for at, use in enumerate(uses)}
+        # By their last factor, which one of both parts of a set has.
+        ending = [[1 << at] for at in range(len(uses))]
         for one in sets:
-            table[one] = self._best(one, table, uses, kept)
+            last = ending[one.bit_length() - 1]
+            table[one] = self._best(one, last, table, uses, kept)
+            last.append(one)
         return table[sets[-1]].use
 
     def _best(
         self,
         group: int,
+        parts: Sequence[int],
         table: dict[int, _Planned],
         uses: Sequence[Use],
         kept: AbstractSet[TensorIndex],
     ) -> _Planned:
-        """The cheapest of the pairs that make up a set of factors."""
+        """The cheapest of the pairs that make up a set of factors, of which one is among the parts."""
         outside = {n for at, use in enumerate(uses) if not group >> at & 1 for n in use.names}
         needed = kept | outside
         best: _Planned | None = None
-        for part, one in list(table.items()):
-            other = table.get(group ^ part) if part & group == part > group ^ part else None
+        for part in parts:
+            other = table.get(group ^ part) if part & group == part else None
             if other is not None:
+                one = table[part]
                 self._left -= 1
                 self._budget.left -= 1
                 use = self.nodes.contracted(one.use, other.use, needed)
@@ -241,28 +248,37 @@ def alike(uses: Sequence[Use], nodes: PlanNodes) -> list[Use]:
     return list(found.values())
 
 
-def _connected(uses: Sequence[Use]) -> list[int] | None:
+def _connected(uses: Sequence[Use]) -> tuple[int, ...] | None:
     """The connected sets of two or more factors, smaller ones first; None where they are too many.
 
     A number hangs together with each factor.
     """
+    names = [frozenset(use.names) for use in uses]
     near = [
         sum(
-            1 << at
-            for at, other in enumerate(uses)
-            if set(use.names) & set(other.names) or not (use.names and other.names)
+            [
+                1 << at
+                for at, other in enumerate(names)
+                if not own or not other or not own.isdisjoint(other)
+            ]
         )
-        for use in uses
+        for own in names
     ]
-    level = {1 << at for at in range(len(uses))}
+    return _connected_sets(tuple(near))
+
+
+@lru_cache(maxsize=256)
+def _connected_sets(near: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The same of factors of which each hangs together with those in its set."""
+    level = {1 << at for at in range(len(near))}
     found: list[int] = []
     while level:
         larger: set[int] = set()
         for group in level:
             around = 0
-            for at in range(len(uses)):
+            for at, others in enumerate(near):
                 if group >> at & 1:
-                    around |= near[at]
+                    around |= others
             around &= ~group
             while around:
                 lowest = around & -around
@@ -272,4 +288,4 @@ def _connected(uses: Sequence[Use]) -> list[int] | None:
                 return None
         found += sorted(larger)
         level = larger
-    return found
+    return tuple(found)

@@ -32,9 +32,12 @@ def dotted(value: Instruction, of: Lookup, values: Values) -> MatrixProperties:
         return NOTHING
     dims = DotDims.of(value.attributes)
     sides = tuple(of(operand) for operand in value.operands)
-    ranges = [values.of(operand) for operand in value.operands]
     says = [side.bands or side.boxes is not None for side in sides]
-    meets = all(near.is_finite for near, other in zip(ranges, says[::-1], strict=True) if other)
+    meets = all(
+        values.of(near).is_finite
+        for near, other in zip(value.operands, says[::-1], strict=True)
+        if other
+    )
     is_exact = value.array.dtype.is_integer and all(
         operand.array.dtype.is_integer for operand in value.operands
     )
@@ -43,14 +46,15 @@ def dotted(value: Instruction, of: Lookup, values: Values) -> MatrixProperties:
     )
     lhs, rhs = value.operands
     places = dims.places(lhs.array.rank, rhs.array.rank)
-    bands = _kept_bands(value, sides, places) | _product_bands(value, sides, dims, places)
-    found = MatrixProperties(
-        bands=bands,
-        boxes=_product_boxes(value, sides, dims, places),
-        is_clean=is_clean,
-        ranks=_product_ranks(value, sides, dims, places),
-        orthonormal=_product_of_orthonormal(value, sides, dims),
-    )
+    found = MatrixProperties(is_clean=is_clean, ranks=_product_ranks(value, sides, dims, places))
+    if any(side is not NOTHING for side in sides):
+        bands = _kept_bands(value, sides, places) | _product_bands(value, sides, dims, places)
+        found = replace(
+            found,
+            bands=bands,
+            boxes=_product_boxes(value, sides, dims, places),
+            orthonormal=_product_of_orthonormal(value, sides, dims),
+        )
     pair = _mirrored(value, dims) or _congruent(value, of, dims)
     if pair is None:
         return found
