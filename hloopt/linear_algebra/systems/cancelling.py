@@ -17,6 +17,7 @@ from hloopt.linear_algebra.systems.chains import (
     Labels,
     identity_labels,
     read_chain,
+    read_steps,
     viewed_labels,
 )
 from hloopt.linear_algebra.systems.inverses import (
@@ -35,6 +36,7 @@ __all__ = ["Cancelled", "cancelled", "inverse_of"]
 
 _PRODUCT: Final = "dot(A, solve(A, B)) => B"
 _SOLUTION: Final = "solve(A, dot(A, B)) => B"
+_BACK: Final = "dot(dot(B, inverse(A)), A) => B"
 _ITSELF: Final = "solve(A, A) => identity"
 _TWICE: Final = "solve(inverse(A), B) => dot(A, B)"
 
@@ -90,7 +92,7 @@ def cancelled(computation: Computation) -> Iterator[Cancelled]:
             continue
         found = None
         if value.opcode == "dot":
-            found = _multiplied(value, matrices)
+            found = _multiplied(value, matrices) or _multiplied_back(value, matrices)
         elif value.op.family in FAMILIES:
             inverse = inverse_of(value, matrices)
             if inverse is not None:
@@ -147,6 +149,57 @@ def _multiplied(dot: Instruction, matrices: Matrices) -> Cancelled | None:
                 product.sizes,
             )
     return None
+
+
+def _multiplied_back(dot: Instruction, matrices: Matrices) -> Cancelled | None:
+    """``dot(dot(B, inverse(A)), A)``, with the factors in any order."""
+    order = tuple(k if size > 1 else None for k, size in enumerate(dot.array.dims))
+    sizes = {k: size for k, size in enumerate(dot.array.dims) if size > 1}
+    if not sizes:
+        return None
+    outer = dict(sizes)
+    factors = read_product(dot, order, outer)
+    if factors is None or len(outer) != len(sizes) + 1:
+        return None
+    summed = max(outer)
+    for (product, labels), (matrix, names) in (factors, factors[::-1]):
+        inner = dict(outer)
+        parts = read_product(product, labels, inner) if product.opcode == "dot" else None
+        if parts is None or len(inner) != len(outer) + 1:
+            continue
+        column = max(inner)
+        # The inverse has both indices that are summed.
+        parts.sort(key=lambda part: summed not in part[1])
+        (value, own), (given, rest) = parts
+        free = {label for label in names if label is not None} - {summed, *own}
+        if summed in rest or len(free) != 1 or given.array.dtype is not dot.array.dtype:
+            continue
+        (row,) = free
+        wanted = _of_inverse(value, own, summed, column, row, matrices)
+        if wanted and same_matrix(matrix, names, *wanted, matrices):
+            return Cancelled(_BACK, dot, order, (given, rest), None, None, (column, row), inner)
+    return None
+
+
+def _of_inverse(
+    value: Instruction,
+    labels: Labels,
+    summed: IndexLabel,
+    column: IndexLabel,
+    row: IndexLabel,
+    matrices: Matrices,
+) -> tuple[Instruction, Labels] | None:
+    """The matrix that has a value as its inverse, with ``row`` in the place of ``column``."""
+    chain = read_steps(value, labels)
+    inverse = chain and chain.triangles and outermost_inverse(chain, matrices)
+    if not chain or not inverse or inverse.steps != len(chain.steps):
+        return None
+    unit = identity_labels(*inverse.right)
+    if unit is None or set(unit) != {summed, column}:
+        return None
+    ends = (row, summed) if chain.acted == summed else (summed, row)
+    found = _labelled(inverse, *ends)
+    return None if found is None else (inverse.matrix, found)
 
 
 def _solved(inverse: Inverse, matrices: Matrices) -> Cancelled | None:
