@@ -130,7 +130,7 @@ def test_check_loads_what_reads_and_verifies() -> None:
     assert rooms(names) == {*ground, "ir", "ops", "reading", "text", "types", "verifier"}
     unwanted = ("hints", "recovery", "logs", "foreign", "printer")
     assert missing(names, [f"hloopt.text.{name}" for name in unwanted])
-    assert missing(names, ["numpy.random", "gzip", "difflib", "tempfile", "platformdirs"])
+    assert missing(names, ["numpy.random", "gzip", "difflib", "tempfile", "platformdirs", "shutil"])
 
 
 @pytest.mark.parametrize("sample", ["layernorm_gelu", "while_loop"])

@@ -100,6 +100,8 @@ def _meant(name: str) -> str:
     """A hint on what an unknown device may mean: another device, or a target."""
     from hloopt.targets import names, target
 
+    if name.lower() == "xla-cpu":
+        return "; hloopt compare, bisect, reduce and study have XLA itself run modules"
     if close := nearest(name.lower(), DEVICES):
         return f"; did you mean '{close[0]}'?"
     if name.lower() not in names():

@@ -163,9 +163,8 @@ class _Commands(click.Group):
         except HlooptError as error:
             show_error(error)
             if ctx.meta.get(JSON_WANTED):
-                from hloopt.cli.json_out import write_json
-
-                write_json(str(ctx.invoked_subcommand), {"error": error_json(error)})
+                json_out = importlib.import_module("hloopt.cli.json_out")
+                json_out.write_json(str(ctx.invoked_subcommand), {"error": error_json(error)})
             ctx.exit(error.exit_code)
         except BrokenPipeError:
             _forget_stdout()

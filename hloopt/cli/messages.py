@@ -55,7 +55,10 @@ def show_defect(error: Exception, name: str = "hloopt") -> None:
 
 
 def show_errors(errors: Sequence[HlooptError], *, more: bool = False) -> None:
-    """Errors of one text on stderr: with place and excerpt where they have one; of several the count."""
+    """Errors of one text on stderr: with place and excerpt where they have one; of several the count.
+
+    A last line names the command that explains the constraints they are about.
+    """
     sys.stdout.flush()
     for error in errors:
         click.echo(_message(error), err=True)
@@ -65,6 +68,11 @@ def show_errors(errors: Sequence[HlooptError], *, more: bool = False) -> None:
             f"the first {len(errors)} errors; there are more" if more else f"{len(errors)} errors"
         )
         click.echo(f"{name}: {count}", err=True)
+    rules = dict.fromkeys(one.rule for one in errors if isinstance(one, VerifyError) and one.rule)
+    if len(rules) == 1:
+        click.echo(f"hloopt help {next(iter(rules))} explains this", err=True)
+    elif rules:
+        click.echo(f"hloopt help CODE explains each: {', '.join(rules)}", err=True)
 
 
 def _message(error: HlooptError) -> str:

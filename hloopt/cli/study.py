@@ -7,6 +7,7 @@ import click
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.pipeline_options import PASSES
+from hloopt.cli.time_options import model_of
 from hloopt.cli.tolerance_options import TOLERANCE
 from hloopt.cli.words import complete, complete_model
 
@@ -54,7 +55,8 @@ __all__ = ["command"]
     "--cost-model",
     metavar="NAME",
     shell_complete=complete_model,
-    help="What predicts times [xla-2026].",
+    callback=model_of,
+    help="What predicts times [xla-2026]. As --cost-model of hloopt stats.",
 )
 @click.option(
     "--repeat",

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from hloopt.cli.options import Function
 from hloopt.cli.words import complete_model, complete_target
 
-__all__ = ["profile_option", "target_options"]
+__all__ = ["model_of", "profile_option", "target_options"]
 
 _DEFAULT_MODEL = "xla-2026"
+
+
+def model_of(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The name of a model; that of a user's class is made known first."""
+    if value is None or ":" not in value:
+        return value
+    name: str = import_module("hloopt.cost_models.registry").given_model(value)
+    return name
 
 
 def target_options(function: Function) -> Function:
@@ -20,8 +30,9 @@ def target_options(function: Function) -> Function:
         default=_DEFAULT_MODEL,
         show_default=True,
         shell_complete=complete_model,
-        help="What predicts times. xla-2023, xla-2026, roofline, host, or a model of an installed "
-        "package.",
+        callback=model_of,
+        help="What predicts times. xla-2023, xla-2026, roofline, host, a model of an installed package, or "
+        "FILE.py:CLASS.",
     )(function)
     return click.option(
         "--target",

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from shutil import get_terminal_size
 from typing import Final, TypeAlias, TypeVar
 
 from hloopt.cli.streams import STATUS
@@ -76,6 +75,8 @@ def _show(status: _Status, done: threading.Event) -> None:
     seconds = _PATIENCE
     if done.wait(seconds):
         return
+    from shutil import get_terminal_size  # it loads three formats of archives
+
     while True:
         doing, name, stage = map(visible, status())
         rest = f"{': ' if stage else ''}{stage}: {seconds:.0f} s"

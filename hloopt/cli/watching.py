@@ -83,6 +83,8 @@ class Watching:
         """Print notes, times, statistics and remarks of one module's run to stderr."""
         for note in report.notes:
             click.echo(f"{found.name}: note: {note}", err=True)
+        if self.print_changed is not None and not any(run.changed for run in report.runs):
+            click.echo(f"{found.name}: note: no pass changed anything", err=True)
         if (self.time_passes or self.show_stats) and not as_json:
             from hloopt.report.pipeline import show_pipeline
 

@@ -9,11 +9,20 @@ from typing import Final
 
 from hloopt.cost_models.model import CostModel
 from hloopt.errors import UsageError
-from hloopt.rewrite.plugins import entry_points_of
+from hloopt.rewrite.plugins import entry_points_of, load_function
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
 
-__all__ = ["DEFAULT", "GROUP", "HOST", "ROOFLINE", "find_model", "model_for", "model_names"]
+__all__ = [
+    "DEFAULT",
+    "GROUP",
+    "HOST",
+    "ROOFLINE",
+    "find_model",
+    "given_model",
+    "model_for",
+    "model_names",
+]
 
 GROUP: Final = "hloopt.cost_models"
 """The entry point group: each entry point is named like the model whose class it gives."""
@@ -26,6 +35,8 @@ HOST: Final = "host"
 ROOFLINE: Final = "roofline"
 """The model for devices that other models have no numbers for."""
 
+_NOT_A_MODEL: Final = "is not a cost model (a subclass of hloopt.cost_models.model.CostModel)"
+
 _OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
     "xla-2023": ("hloopt.cost_models.xla_2023", "Xla2023"),
     "xla-2026": ("hloopt.cost_models.xla_2026", "Xla2026"),
@@ -34,10 +45,31 @@ _OWN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType({
 })  # fmt: skip
 
 
+_GIVEN: Final[dict[str, type[CostModel]]] = {}
+"""The models that the user of this process named by their classes."""
+
+
 def model_names() -> tuple[str, ...]:
     """The names of all models; nothing is imported."""
     installed = {entry.name for entry in entry_points_of(GROUP)}
-    return (*_OWN, *sorted(installed - _OWN.keys()))
+    return (*_OWN, *sorted({*installed, *_GIVEN} - _OWN.keys()))
+
+
+def given_model(text: str) -> str:
+    """The name of the model that ``FILE.py:Class`` or ``module:Class`` gives, for ``find_model`` from now on.
+
+    The file is run, so that only what a user types may name it.  Raises ``UsageError`` for what is not a model,
+    and for one called as hloopt's own are.
+    """
+    found = load_function(text, "--cost-model")
+    if not (isinstance(found, type) and issubclass(found, CostModel)):
+        raise UsageError(f"--cost-model: {text} {_NOT_A_MODEL}")
+    name = getattr(found, "name", "")
+    if not name or name in _OWN:
+        why = f"is called '{name}', as one of hloopt's own" if name else "has no name"
+        raise UsageError(f"--cost-model: the model {text} {why}")
+    _GIVEN[name] = found
+    return name
 
 
 def find_model(name: str) -> type[CostModel]:
@@ -50,6 +82,8 @@ def find_model(name: str) -> type[CostModel]:
         module, attribute = _OWN[name]
         own: type[CostModel] = getattr(importlib.import_module(module), attribute)
         return own
+    if name in _GIVEN:
+        return _GIVEN[name]
     entries = tuple(entry for entry in entry_points_of(GROUP) if entry.name == name)
     if not entries:
         raise UsageError(f"no cost model is called '{name}'{did_you_mean(name, model_names())}")
@@ -61,9 +95,7 @@ def find_model(name: str) -> type[CostModel]:
     except (Exception, SystemExit) as error:
         raise UsageError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, CostModel)):
-        raise UsageError(
-            f"{where} is not a cost model (a subclass of hloopt.cost_models.model.CostModel)"
-        )
+        raise UsageError(f"{where} {_NOT_A_MODEL}")
     if getattr(loaded, "name", None) != name:
         raise UsageError(f"{where} gives a model called '{getattr(loaded, 'name', '')}'")
     return loaded

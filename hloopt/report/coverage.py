@@ -30,7 +30,7 @@ from hloopt.kernels.selection.candidate import Candidate, candidates, packing_pr
 from hloopt.kernels.spec import KernelSpec
 from hloopt.ops.traits import RANDOM, TRANSFERS
 from hloopt.pipelines import optimize_module, parse_pipeline
-from hloopt.report.console import say, table
+from hloopt.report.console import paragraph, table
 from hloopt.rewrite import Pipeline
 from hloopt.targets import Target
 from hloopt.targets.target import HOST
@@ -218,7 +218,7 @@ def show_coverage(rows: Sequence[Coverage], console: Console) -> None:
     console.print(made)
     for dtype in DTYPES.values():
         if problem := packing_problem(dtype):
-            say(console, f"no kernel takes {dtype}: {problem}")
+            paragraph(console, f"no kernel takes {dtype}: {problem}", console.width)
 
 
 def _missing(row: Coverage) -> str:

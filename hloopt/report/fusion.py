@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from types import MappingProxyType
 
@@ -182,6 +182,15 @@ def _show_ways(
         say(console, "")
     for way in ways:
         say(console, way)
+    _name_help((word.decision.code for word in words), console)
+
+
+def _name_help(codes: Iterable[str], console: Console) -> None:
+    """Print the command that explains a reason by its code; of several reasons the first."""
+    found = list(dict.fromkeys(codes))
+    if found:
+        rest = "" if len(found) == 1 else ", and so on for the other codes"
+        say(console, f"hloopt help {found[0]} explains that reason{rest}")
 
 
 def _ways(words: Sequence[ExplainedRefusal], names: tuple[str, str]) -> Iterator[str]:
@@ -297,6 +306,7 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     total = sum(row.lost_us for row in rows)
     models = ", ".join(dict.fromkeys(row.word.model for row in rows if row.word.model))
     say(console, f"lost by these: {total:.2f} us, each by itself, by {models}")
+    _name_help((row.word.decision.code for row in rows), console)
 
 
 def show_barriers(rows: Sequence[FusionBarrier], console: Console) -> None:

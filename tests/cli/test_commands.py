@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -214,6 +215,66 @@ def test_a_misspelt_command_gets_a_suggestion() -> None:
     result = invoke("optimise")
     assert result.exit_code == 2
     assert "Did you mean 'optimize'?" in result.stderr
+
+
+def test_print_changed_says_where_nothing_changed() -> None:
+    """Silence could be a mistake in the name of a pass; a module that changes shows that it does."""
+    note = "note: no pass changed anything"
+    for how in ("--print-changed", "--print-changed=diff"):
+        assert note in invoke("optimize", "--passes", "cse", how, stdin=SMALL).stderr
+        assert note not in invoke("optimize", "--passes", "dce", how, stdin=DEAD).stderr
+    assert note not in invoke("optimize", "--passes", "cse", stdin=SMALL).stderr
+
+
+SMALL = "HloModule m\nENTRY e {\n  ROOT a = f32[4] parameter(0)\n}\n"
+DEAD = "HloModule m\nENTRY e {\n  ROOT a = f32[4] parameter(0)\n  b = f32[4] negate(a)\n}\n"
+WRONG = "HloModule m\nENTRY e {\n  a = f32[4] parameter(0)\n  b = f32[5] add(a, a)\n  ROOT c = f32[4] add(a, b)\n}\n"
+
+
+def test_an_error_names_the_help_that_explains_its_code() -> None:
+    """One line, whatever the number of errors; none where no error has a code."""
+    one = invoke("check", stdin=WRONG.replace("f32[5] add(a, a)", "f32[5] parameter(1)"))
+    assert "hloopt help" not in invoke("check", stdin=SMALL.replace("ROOT", "ROOOT")).stderr
+    several = invoke("check", stdin=WRONG).stderr.splitlines()
+    last = several[-1]
+    assert re.fullmatch(
+        r"hloopt help [a-z-]+ explains this|hloopt help CODE explains each: .*", last
+    )
+    assert sum(line.startswith("hloopt help") for line in several) == 1
+    code = re.search(r"\[([a-z-]+)\]", one.stderr)
+    assert code is not None
+    assert one.stderr.endswith(f"hloopt help {code[1]} explains this\n")
+    assert invoke("help", code[1]).exit_code == 0
+
+
+MODEL = """
+from hloopt.cost_models.roofline import Roofline
+
+class Mine(Roofline):
+    name = "mine"
+
+class Nameless(Roofline):
+    name = "roofline"
+"""
+
+
+def test_a_cost_model_of_a_file(tmp_path: Path) -> None:
+    """It prices, and has a name that a pipeline may use; what is none is refused."""
+    file = tmp_path / "models.py"
+    file.write_text(MODEL)
+    sample = str(Path(__file__).parents[2] / "samples" / "attention.hlo")
+    priced = invoke("stats", sample, "--target", "h200", "--cost-model", f"{file}:Mine")
+    assert " by mine: " in priced.stdout
+    for name, told in (
+        ("Nameless", "is called 'roofline', as one of hloopt's own"),
+        ("Other", "has no function 'Other'"),
+        ("MODEL", "has no function 'MODEL'"),
+    ):
+        result = invoke("stats", sample, "--target", "h200", "--cost-model", f"{file}:{name}")
+        assert result.exit_code == 2
+        assert told in result.stderr
+    result = invoke("stats", sample, "--target", "h200", "--cost-model", "json:JSONDecoder")
+    assert "is not a cost model" in result.stderr
 
 
 def test_print_after_shows_the_module_on_stderr() -> None:

@@ -190,6 +190,7 @@ def test_a_shell_completes_kernels() -> None:
         ("A100", "run --device emulator --target a100"),
         ("tpu-v4", "stats --target tpu-v4"),
         ("Natve", "did you mean 'native'?"),
+        ("xla-cpu", "hloopt compare, bisect, reduce and study"),
         ("abacus", "(known: cpu, native, gpu, emulator)\n"),
     ],
 )

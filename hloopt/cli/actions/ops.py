@@ -48,7 +48,7 @@ def execute(
     elif not rows:
         click.echo(f"note: all {len(opcodes or OPS)} opcodes can be evaluated", err=True)
     else:
-        made = records_table(_COLUMNS, rows, left=5)
+        made = records_table(_COLUMNS, rows, left=5, optional=("family",))
         made.columns[0].no_wrap = True
         product().print(made)
 
@@ -62,7 +62,7 @@ _COLUMNS: Final = (
     TableColumn("opcode", "opcode"),
     TableColumn("family", "family"),
     TableColumn("operands", "operands", _arity),
-    TableColumn("evaluation", "evaluation", lambda found: "yes" if found else "no"),
+    TableColumn("runs", "evaluation", lambda found: "yes" if found else "no"),
     TableColumn("attributes", "attributes", ", ".join),
 )
 
