@@ -182,15 +182,14 @@ def _show_ways(
         say(console, "")
     for way in ways:
         say(console, way)
-    _name_help((word.decision.code for word in words), console)
 
 
-def _name_help(codes: Iterable[str], console: Console) -> None:
-    """Print the command that explains a reason by its code; of several reasons the first."""
-    found = list(dict.fromkeys(codes))
-    if found:
-        rest = "" if len(found) == 1 else ", and so on for the other codes"
-        say(console, f"hloopt help {found[0]} explains that reason{rest}")
+def _help_of(codes: Iterable[str]) -> str:
+    """The command that explains a reason by its code; of several reasons the first."""
+    first, *others = dict.fromkeys(codes)
+    return f"hloopt help {first} explains that reason" + (
+        ", and so on for the other codes" if others else ""
+    )
 
 
 def _ways(words: Sequence[ExplainedRefusal], names: tuple[str, str]) -> Iterator[str]:
@@ -200,6 +199,8 @@ def _ways(words: Sequence[ExplainedRefusal], names: tuple[str, str]) -> Iterator
     codes = dict.fromkeys(word.decision.code for word in words)
     if models:
         yield f"times are those of {', '.join(models)}"
+    if codes:
+        yield _help_of(codes)
     if any(word.decision.code == "advised" for word in words):
         yield "without that rule or line of a lock file the strategies decide"
     elif any(word.advisable for word in words):
@@ -306,7 +307,7 @@ def show_lost(rows: Sequence[Lost], console: Console) -> None:
     total = sum(row.lost_us for row in rows)
     models = ", ".join(dict.fromkeys(row.word.model for row in rows if row.word.model))
     say(console, f"lost by these: {total:.2f} us, each by itself, by {models}")
-    _name_help((row.word.decision.code for row in rows), console)
+    say(console, _help_of(row.word.decision.code for row in rows))
 
 
 def show_barriers(rows: Sequence[FusionBarrier], console: Console) -> None:
