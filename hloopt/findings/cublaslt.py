@@ -143,7 +143,7 @@ def _with_gelu(found: CalledProduct) -> CalledProduct:
     """With GELU by tanh, where that is what follows."""
     last = found.last
     for end, members in _regions(last):
-        if any(one.opcode == "tanh" for one in members) and _is_gelu(last, end, members):
+        if _is_halved_by_tanh(last, end) and _is_gelu(last, end, members):
             keeps = last.is_root or any(user not in members for user in last.users)
             return replace(found, activation="GELU", last=end, keeps=keeps)
     return found
@@ -182,6 +182,17 @@ def _is_of(one: Instruction, start: Instruction, made: dict[Instruction, None]) 
     return all(
         other is start or other in made or scalar_value(other) is not None for other in one.operands
     )
+
+
+def _is_halved_by_tanh(start: Instruction, end: Instruction) -> bool:
+    """Whether a product is ``x * (0.5 * (1 + tanh(...)))``: XLA's pattern takes no other order."""
+    halves = [one for one in end.operands if one is not start]
+    if len(halves) != 1 or halves[0].opcode != "multiply":
+        return False
+    sums = [one for one in halves[0].operands if scalar_value(one) is None]
+    if len(sums) != 1 or sums[0].opcode != "add":
+        return False
+    return any(one.opcode == "tanh" for one in sums[0].operands)
 
 
 def _is_gelu(start: Instruction, end: Instruction, members: Sequence[Instruction]) -> bool:

@@ -6,7 +6,8 @@ what was found with the advice carried out; where nothing is found, whether the 
 For a GPU XLA plans both functions (it need not be there; the folder with the plug-in of JAX for CUDA is ``--plugin``,
 the folder of descriptions ``--specs``): times are those of the one cost model on XLA's plans, bytes those that XLA
 assigns.  For ``host`` both run on one core by ``native``, in turn; what counts is the share of the time that is saved,
-since the promise is of a usual core and not of this one.  The loads of the machine before and after are printed.
+since the promise is of a usual core and not of this one; where the runs of one side differ by more than both do, that
+is no answer.  The loads of the machine before and after are printed.
 
 Elements are counted in the new module; of wrong results it is their share that counts, since their number depends on
 the inputs: those of JAX, and of XLA's plan for the GPU.
@@ -40,6 +41,7 @@ from hloopt.findings.folding import elements_read
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline
+from hloopt.runtime.timing import Timing
 from hloopt.targets import find_target
 
 LIMIT = 600
@@ -50,7 +52,10 @@ ROUNDS = 9
 
 @dataclass(frozen=True)
 class Row:
-    """A pair on a target: the measure before and after as promised and as found; ``why`` where one is missing."""
+    """A pair on a target: the measure before and after as promised and as found; ``why`` where one is missing.
+
+    ``apart`` says whether both sides differ by more than the runs of one do.
+    """
 
     pair: str
     kind: str
@@ -59,6 +64,7 @@ class Row:
     found: tuple[float, float] | None = None
     why: str = ""
     measure: Measure = "time"
+    apart: bool = True
 
     @property
     def ratio(self) -> float:
@@ -84,6 +90,7 @@ class Row:
             return f"{head} {self.why}"
         figures = [f"{a:.3g} -> {b:.3g}" for a, b in (self.promised, self.found)]
         word = "near" if abs(self.ratio - 1) <= NEAR else "no gain" if self.ratio < 0.05 else "off"
+        word = word if self.apart else "undecided: less than the runs differ among themselves"
         return f"{head} {figures[0]:>22} {figures[1]:>22} {self.ratio:6.2f} {word} {self.why}"
 
 
@@ -106,10 +113,14 @@ def judged(name: str, kind: str, target: str, folder: Path) -> Row:
     (measure,) = (row.measure for row in KINDS if row.name == kind)
     looked = hloopt.why(sides[0], target, kinds=[kind], most=20)
     promised = promise(looked, kind)
-    found = measured(name, target, kind, measure, folder, facts, sides)
+    apart = True
+    if target == "host" and measure == "time":
+        found, apart = runs(name, folder, sides)
+    else:
+        found = measured(name, target, kind, measure, folder, facts, sides)
     tried = f"{len(looked.useless)} tried" if looked.useless else "no candidate"
     why = "" if promised else f"not found ({tried})"
-    return Row(name, kind, target, promised, found, why, measure)
+    return Row(name, kind, target, promised, found, why, measure, apart)
 
 
 def measured(
@@ -130,8 +141,6 @@ def measured(
     place = "host" if target == "host" else "gpu"
     if measure == "memory":
         return facts[f"before {place} bytes"], facts[f"after {place} bytes"]
-    if target == "host":
-        return runs(name, folder, sides)
     predictor = Predictor(model_for(DEFAULT, find_target(target)))
     planner = Planner(Pipeline(()), predictor)
     plans = [hloopt.read(folder / f"{name}.{side}.gpu.hlo") for side in ("before", "after")]
@@ -163,8 +172,8 @@ def opened(module: Any) -> Any:
     return copy
 
 
-def runs(name: str, folder: Path, sides: list[Any]) -> tuple[float, float]:
-    """Processor seconds of a run of both on ``native``, the least of rounds in turn.
+def runs(name: str, folder: Path, sides: list[Any]) -> tuple[tuple[float, float], bool]:
+    """Processor seconds of a run of both on ``native``, the least of rounds in turn, and whether they are apart.
 
     As the promise has it: after the same passes, on one core.  Other work on the machine does not count.
     """
@@ -174,16 +183,17 @@ def runs(name: str, folder: Path, sides: list[Any]) -> tuple[float, float]:
         pipeline.run(plan)
     programs = [hloopt.compile(plan, device="native", threads=1) for plan in planned]
     given = [arrays(side, folder / f"{name}.{at}.npz") for side, at in zip(sides, ("before", "after"), strict=True)]  # fmt: skip
-    best = [float("inf"), float("inf")]
+    spent: list[list[float]] = [[], []]
     for _ in range(ROUNDS):
         for number, program in enumerate(programs):
             program.run(given[number])
             start, count = time.process_time(), 0
-            while (spent := time.process_time() - start) < 0.05 or not count:
+            while (seconds := time.process_time() - start) < 0.05 or not count:
                 program.run(given[number])
                 count += 1
-            best[number] = min(best[number], spent / count)
-    return best[0], best[1]
+            spent[number].append(seconds / count)
+    before, after = (Timing(tuple(one)) for one in spent)
+    return (before.least, after.least), before.is_apart(after)
 
 
 def arrays(module: Any, path: Path) -> list[Any]:
@@ -232,13 +242,13 @@ def main() -> None:
             if target in given.target:
                 rows.append(judged(name, kind, target, given.store))
                 print(rows[-1].text(), flush=True)
-    known_rows = [row for row in rows if row.found and row.promised]
+    both = [row for row in rows if row.found and row.promised]
+    known_rows = [row for row in both if row.apart]
     near = sum(abs(row.ratio - 1) <= NEAR for row in known_rows)
     without = sum(row.ratio < 0.05 for row in known_rows)
     print(f"{len(rows)} rows, {len(known_rows)} findings: {near} gain as promised within {NEAR:.0%}, {without} gain nothing")  # fmt: skip
-    others = Counter(
-        row.text().split(" ", 1)[-1][-20:].strip() for row in rows if row not in known_rows
-    )
+    print(f"{len(both) - len(known_rows)} that the runs do not decide")
+    others = Counter(row.text().split(" ", 1)[-1][-20:].strip() for row in rows if row not in both)
     print(f"not found: {dict(others)}")
     print(f"load: {load:.1f} before, {os.getloadavg()[0]:.1f} after, {os.cpu_count()} processors")
 
