@@ -24,6 +24,7 @@ from hloopt.findings import (
     launches,
     layouts,
     loop_copies,
+    loop_invariants,
     loop_products,
     loops,
     materialised,
@@ -101,6 +102,12 @@ KINDS: Final = tuple(
             "product that could be outside of its loop",
             "time",
             loop_products.products,
+        ),
+        (
+            "loop-invariant",
+            "work that is the same in every iteration",
+            "time",
+            loop_invariants.invariants,
         ),
         (
             "loop-collective",

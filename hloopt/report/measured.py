@@ -193,6 +193,15 @@ class MeasuredTimes:
         found = self.measured
         if self.model:
             yield f"predicted for {self.target} by {self.model}: all launches of a run, as measured"
+        loops = [
+            row for row in found.joined if row.instruction and row.instruction.opcode == "while"
+        ]
+        if found.share(loops) > _LEAST_GAPS:
+            names = first_of([f"%{row.name}" for row in loops], _MOST_NAMES)
+            yield (
+                f"- {found.share(loops):.1%} is of {names}: time in the loop during which nothing inside of it "
+                "was measured, such as the gaps between its kernels"
+            )
         by_name = found.share(row for row in found.rows if row.way in ("name", "kernel"))
         missing = self._missing()
         if missing and by_name > _NEARLY_ALL:
@@ -214,6 +223,7 @@ class MeasuredTimes:
 
 
 _NEARLY_ALL: Final = 0.95
+_LEAST_GAPS: Final = 0.01
 _WAYS: Final = {
     "name": "by name",
     "kernel": "by the names of kernels",

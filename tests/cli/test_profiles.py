@@ -123,3 +123,20 @@ def test_python_reads_profiles_too(trace: Path, tmp_path: Path) -> None:
     assert explained.to_json()["measured"]["trace"] == str(trace)
     with pytest.raises(hloopt.UsageError, match="No such file"):
         hloopt.stats(ran, profile=tmp_path / "none.json")
+
+
+def test_gaps_between_the_kernels_of_a_loop_are_said(tmp_path: Path) -> None:
+    """They are time of the loop: nothing inside of it was measured then."""
+    module = tmp_path / "m.hlo"
+    module.write_text("""
+HloModule jit_f
+body { s = f32[8] parameter(0)  ROOT negate.2 = f32[8] negate(s) }
+condition { s = f32[8] parameter(0)  ROOT more = pred[] constant(true) }
+ENTRY main { x = f32[8] parameter(0)  ROOT while.1 = f32[8] while(x), condition=condition, body=body }
+""")
+    trace = tmp_path / "trace"
+    for length, is_said in ((600, True), (898, False)):
+        trace.write_bytes(chrome([Made(0, 900, "while.1"), Made(1, length, "negate.2")]))
+        shown = invoke("stats", str(module), "--profile", str(trace)).stdout
+        words = " ".join(shown.split())
+        assert ("is of %while.1: time in the loop during which nothing inside" in words) == is_said
