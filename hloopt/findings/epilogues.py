@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from hloopt.analysis.backend_config import TRITON, backend_kind
 from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
 from hloopt.findings.cublaslt import as_calls, library_product
@@ -115,9 +116,13 @@ def _candidate(
     value = _forked(first.dot)
     blocking = () if value is None else tuple(value.users)[:3]
     fused = FindingCandidate(dots, why, (_HLOOPT, _PALLAS), _Fused(target), blocking)
-    if not any(_has_gelu(dot) for dot in dots):
+    if not (_is_triton(first.kernel) and any(_has_gelu(dot) for dot in dots)):
         return fused
     return FindingCandidate(dots, why, (_FLAG, _HLOOPT), _called, blocking, instead=fused)
+
+
+def _is_triton(kernel: Instruction) -> bool:
+    return kernel.opcode == "fusion" and backend_kind(kernel).startswith(TRITON)
 
 
 def _has_gelu(dot: Instruction) -> bool:
@@ -129,8 +134,13 @@ def _why(subject: Subject, first: _Unfused, readers: Sequence[KernelCost], produ
     names = ", ".join(f"%{row.instruction.name}" for row in first.readers[:3])
     seconds = sum(row.seconds for row in readers)
     reason = _refusal(subject, first)
+    where = (
+        "is a kernel"
+        if first.kernel.opcode == "dot"
+        else f"is the end of %{first.kernel.name}, or nearly so"
+    )
     return (
-        f"%{first.kernel.name} ends with the product %{first.dot.name} or soon after it, and {names} "
+        f"The product %{first.dot.name} {where}, and {names} "
         f"{'reads' if len(first.readers) == 1 else 'read'} its {first.dot.shape.byte_size:,} bytes from memory"
         f"{f': {reason}' if reason else ''}. {_counted(len(readers), 'such kernel')} after "
         f"{_counted(products, 'product')} {'takes' if len(readers) == 1 else 'take'} {seconds * 1e6:.3g} us."
@@ -144,7 +154,7 @@ def _counted(count: int, what: str) -> str:
 def _refusal(subject: Subject, first: _Unfused) -> str:
     """Why the product's kernel ends there; empty where no pass said it."""
     value = _forked(first.dot)
-    if value is not None:
+    if value is not None and _is_triton(first.kernel):
         return (
             f"{len(value.users)} ops read %{value.name}, and a Triton kernel takes in what follows a product "
             "only while each value has one reader"

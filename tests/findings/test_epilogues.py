@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 import hloopt
+from hloopt.cost_models.predictor import Predictor
+from hloopt.cost_models.registry import DEFAULT, model_for
+from hloopt.findings import Planner, chosen_kinds, find, kind_examples, pipeline_for
 from hloopt.findings.cublaslt import as_calls, library_product
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
 from hloopt.prover.compare import compare_modules
 from hloopt.prover.executor import Executor
 from hloopt.prover.trials import TrialOptions
+from hloopt.rewrite import Pipeline
+from hloopt.rewrite.entries import aimed
+from hloopt.targets import find_target
 
 _TEXT = """
 HloModule layer
@@ -112,3 +118,23 @@ ENTRY main {{
     module = hloopt.parse(text)
     assert library_product(module.entry.by_name["d"]) is None
     assert not as_calls(module.entry)
+
+
+def test_the_flag_is_for_triton_kernels_only() -> None:
+    """A plan that makes none of the product has nothing to turn off."""
+    target = find_target("h200")
+    predictor = Predictor(model_for(DEFAULT, target))
+    example = hloopt.parse(kind_examples()["unfused-epilogue"].example)
+    kinds = chosen_kinds(["unfused-epilogue"])
+    xla, _ = pipeline_for(target, "h200")
+    own = Pipeline(aimed(parse_pipeline("fix(simplify,cse,dce),priority-fusion").entries, "h200"))
+    flags = [
+        {
+            one.way
+            for row in find(example, Planner(made, predictor), "", kinds).rows
+            for one in row.remedies
+        }
+        for made in (xla, own)
+    ]
+    assert "flag" in flags[0]
+    assert "flag" not in flags[1]
