@@ -18,8 +18,8 @@ from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
 from hloopt.prover.compare import compare_modules
+from hloopt.prover.comparing import FirstRuns
 from hloopt.prover.executor import Executor
-from hloopt.prover.first_runs import FirstRuns
 from hloopt.prover.trials import Trial, TrialInputs, TrialOptions, made
 from hloopt.rewrite import Controls
 from hloopt.rewrite.regions import named_combiner

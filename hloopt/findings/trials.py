@@ -19,8 +19,8 @@ from hloopt.ir.build import clone_module
 from hloopt.kernels.costs import KernelCost
 from hloopt.ops import traits
 from hloopt.prover.compare import compare_modules
+from hloopt.prover.comparing import FirstRuns
 from hloopt.prover.executor import Executor
-from hloopt.prover.first_runs import FirstRuns
 from hloopt.prover.trials import TrialOptions
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.verifier import verify_module

@@ -14,10 +14,9 @@ from hloopt.errors import EvaluationError, UsageError
 from hloopt.interpret import participant_counts, tells_participants_apart
 from hloopt.interpret.partitioning import is_partitioned
 from hloopt.ir import Module
-from hloopt.prover.comparing import RunsCompared, check_alike, compare_runs
+from hloopt.prover.comparing import FirstRuns, RunsCompared, check_alike, compare_runs
 from hloopt.prover.executor import INTERRUPTED, Executor, Run
 from hloopt.prover.first_difference import FirstDifference, first_difference
-from hloopt.prover.first_runs import FirstRuns
 from hloopt.prover.partitioned import PartitionedRuns
 from hloopt.prover.reordering import (
     Reordered,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from typing import TypeAlias
 
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Module
-from hloopt.prover.executor import Run
+from hloopt.prover.executor import Executor, Run
 from hloopt.prover.trials import TrialInputs
 from hloopt.runtime.comparison import OutputComparison
 from hloopt.runtime.inputs import positions
 from hloopt.runtime.judge import Evaluation, Judge, named
 from hloopt.runtime.tolerance import FREE, Tolerance
 
-__all__ = ["RunsCompared", "check_alike", "compare_runs", "evaluation"]
+__all__ = ["FirstRuns", "RunsCompared", "check_alike", "compare_runs"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def compare_runs(
     ``first`` is a judge by the roundings of ``before`` alone, where it is at hand.  It allows less than the
     roundings of both do: only where it objects, ``after`` is evaluated with its roundings moved, too.
     """
-    ways = [evaluation(run, inputs, excess_precision=excess_precision) for run in (before, after)]
+    ways = [_evaluation(run, inputs, excess_precision=excess_precision) for run in (before, after)]
     if first is not None:
         found = _compared(first, before, after)
         if found.equal:
@@ -74,7 +75,7 @@ def _compared(judge: Judge, before: Run, after: Run) -> RunsCompared:
     return RunsCompared(tuple(results), tuple(judge.compare_named(after.written, before.written)))
 
 
-def evaluation(run: Run, inputs: TrialInputs, *, excess_precision: bool) -> Evaluation:
+def _evaluation(run: Run, inputs: TrialInputs, *, excess_precision: bool) -> Evaluation:
     """How a run is repeated by the interpreter."""
     own = run.taken or inputs
     return Evaluation(
@@ -108,3 +109,43 @@ def check_alike(before: Module, after: Module, names: tuple[str, str]) -> None:
                     f"{what[:-1]} {number} of {names[0]} and {names[1]} is not the same: "
                     f"{texts[0]} and {texts[1]}"
                 )
+
+
+_Key: TypeAlias = tuple[Module, str, tuple[int, int], Executor, Tolerance]
+
+
+class FirstRuns:
+    """Runs of modules that do not change, and what rounding moves in them: each is evaluated once."""
+
+    def __init__(self) -> None:
+        self._known: dict[_Key, tuple[TrialInputs, Run, Judge]] = {}
+
+    def of(
+        self,
+        executor: Executor,
+        module: Module,
+        inputs: TrialInputs,
+        name: str,
+        tolerance: Tolerance,
+    ) -> tuple[Run, Judge]:
+        """What ``executor`` gives, and the judge that allows what the roundings of this module alone explain.
+
+        Raises what running the module raises.
+        """
+        key = module, inputs.origin, inputs.counts, executor, tolerance
+        known = self._known.get(key)
+        if known is None or not _are_same(known[0], inputs):
+            run = executor.run(module, inputs, name)
+            way = _evaluation(run, inputs, excess_precision=executor.excess_precision)
+            known = inputs, run, Judge.of_two([way], [None], tolerance=tolerance)
+            self._known[key] = known
+        return known[1:]
+
+
+def _are_same(one: TrialInputs, other: TrialInputs) -> bool:
+    pairs = zip(one.arrays, other.arrays, strict=True)
+    return all(
+        a.tobytes() == b.tobytes()
+        for mine, theirs in pairs
+        for a, b in zip(mine, theirs, strict=True)
+    )

@@ -7,8 +7,8 @@ import pytest
 
 import hloopt
 from hloopt.prover.compare import compare_modules
+from hloopt.prover.comparing import FirstRuns
 from hloopt.prover.executor import Executor
-from hloopt.prover.first_runs import FirstRuns
 from hloopt.prover.trials import TrialOptions
 from hloopt.runtime import judge
 
