@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import active_count
 from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 from hloopt.cost_models.model import Bound
@@ -30,7 +29,7 @@ from hloopt.pages.page import page_html
 from hloopt.pages.pass_diffs import PassDiffs
 from hloopt.pages.sources import source_texts
 from hloopt.pages.unfolding import spent_by
-from hloopt.prover.processes import CAN_FORK, ChildProcess, StoppedWork, available_cores
+from hloopt.prover.processes import ChildProcess, StoppedWork, can_work_beside
 from hloopt.reading import read_file
 from hloopt.report.fusion_diff import compare_kernels
 
@@ -188,9 +187,7 @@ class _Searching:
     def __init__(self, what_if: WhatIf) -> None:
         self._what_if = what_if
         large = what_if.given.instruction_count() > _MOST_SEARCHED
-        # A process with other threads may not be copied: a lock that one of them holds is never free again.
-        beside = large and CAN_FORK and available_cores() > 1 and active_count() == 1
-        self._child = ChildProcess(self._tried, None) if beside else None
+        self._child = ChildProcess(self._tried, None) if large and can_work_beside() else None
 
     def __enter__(self) -> Self:
         return self

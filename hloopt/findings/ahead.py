@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from threading import active_count
 from typing import Self
 
 from hloopt.findings.kind_tries import KindTries, try_kind
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.planning import ProgramPlan
 from hloopt.findings.trials import Subject
-from hloopt.prover.processes import CAN_FORK, ChildProcess, StoppedWork, available_cores
+from hloopt.prover.processes import ChildProcess, StoppedWork, can_work_beside
 
 __all__ = ["TriedAhead"]
 
@@ -31,17 +30,15 @@ class TriedAhead:
     """The kinds whose candidates are found and tried without the plan of the whole module.
 
     ``most`` candidates of a kind are tried.  Nothing is done ahead where there is no second process: for small
-    modules, whose changes are tried in the whole, with ``most`` 0, on one core, and where threads run.
+    modules, whose changes are tried in the whole, with ``most`` 0, and where ``can_work_beside`` says no.
     """
 
     def __init__(self, subject: Subject, kinds: Sequence[FindingKind], most: int) -> None:
         self._subject = _SubjectAhead(subject.module, subject.planner, subject.given)
         self._kinds = kinds
         self._most = most
-        # A process with other threads may not be copied: a lock that one of them holds is never free again.
-        beside = CAN_FORK and available_cores() > 1 and active_count() == 1
-        large = most > 0 and not subject.is_small
-        self._child = ChildProcess(self._tried, None) if beside and large else None
+        is_worth_it = most > 0 and not subject.is_small and can_work_beside()
+        self._child = ChildProcess(self._tried, None) if is_worth_it else None
 
     def __enter__(self) -> Self:
         return self

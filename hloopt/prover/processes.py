@@ -6,6 +6,8 @@ import os
 import pickle
 import select
 import signal
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
@@ -14,7 +16,14 @@ from typing import ClassVar, Final, Generic, Literal, NoReturn, TypeVar
 
 from hloopt.dataclass import dataclass
 
-__all__ = ["CAN_FORK", "ChildProcess", "StoppedWork", "available_cores", "side_by_side"]
+__all__ = [
+    "CAN_FORK",
+    "ChildProcess",
+    "StoppedWork",
+    "available_cores",
+    "can_work_beside",
+    "side_by_side",
+]
 
 CAN_FORK: Final = hasattr(os, "fork")
 
@@ -100,6 +109,16 @@ def side_by_side(
     finally:
         for child in children:
             child.end()
+
+
+def can_work_beside() -> bool:
+    """Whether a ``ChildProcess`` may do a part of this one's work at the same time.
+
+    A process with other threads may not be copied: a lock that one of them holds is never free again.  Python
+    does not count the threads of JAX, which warns of each copy.
+    """
+    is_alone = threading.active_count() == 1 and "jax" not in sys.modules
+    return CAN_FORK and is_alone and available_cores() > 1
 
 
 def available_cores() -> int:

@@ -63,10 +63,9 @@ def test_another_process_tries_what_needs_no_plan(monkeypatch: pytest.MonkeyPatc
         return answer
 
     monkeypatch.setattr(TriedAhead, "found", noted)
-    monkeypatch.setattr("hloopt.findings.ahead.active_count", lambda: 1)
     rows = []
-    for cores in (1, 2):
-        monkeypatch.setattr("hloopt.findings.ahead.available_cores", lambda cores=cores: cores)
+    for beside in (False, True):
+        monkeypatch.setattr("hloopt.findings.ahead.can_work_beside", lambda beside=beside: beside)
         rows.append(hloopt.why(long_module(1600), kinds=kinds).to_json())
     assert rows[0] == rows[1]
     assert rows[0]["findings"]
