@@ -78,7 +78,7 @@ def test_sharing_changes_no_result(name: str, kind: str, monkeypatch: pytest.Mon
     """However small a body is, what its blocks share is written before them."""
     monkeypatch.setattr(writer, "WRITTEN_ANEW", Room(0, 0, 0))
     text = _fused(PROGRAMS[name](2), kind).to_text()
-    check_kernel(text, f"while-per-{kind}", everywhere=False, fast=False)
+    check_kernel(text, f"while-per-{kind}", everywhere=False, twice=False)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4, 8])
@@ -136,7 +136,7 @@ def test_what_loops_over_arrays_share_is_written_before_them(
     ]
     monkeypatch.setattr(writer, "WRITTEN_ANEW", Room(0, 0, 0))
     text = _fused(loop_text("f32[24] f32[24]", lines, ["n0", "n1"]), "thread").to_text()
-    program = check_kernel(text, "while-per-thread", everywhere=False, fast=False)
+    program = check_kernel(text, "while-per-thread", everywhere=False, twice=False)
     assert len(KernelCode.of(program).calls("sinf")) == 3
 
 
@@ -144,7 +144,7 @@ def test_code_of_a_fusion_is_linear_in_its_depth() -> None:
     """An element is computed from 2^steps others: of them the code is, not of the ways to get there."""
     source, instructions = _functions(shuffled_halves(4), "loop")
     assert len(source) <= MOST_CODE.of(instructions)
-    check_kernel(shuffled_halves(4), "loop", everywhere=False, fast=False)
+    check_kernel(shuffled_halves(4), "loop", everywhere=False, twice=False)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -31,14 +31,14 @@ TYPES = [
 def test_any_attributes(kernel: str) -> None:
     """Labels in any order, strides, dilations, reversals, paddings of both signs, groups."""
     convolutions = [random_convolution(number) for number in range(16)]
-    check_kernel(module_of(convolutions), kernel, fast=False, everywhere=False)
+    check_kernel(module_of(convolutions), kernel, twice=False, everywhere=False)
 
 
 @pytest.mark.parametrize("kernel", ["convolution-implicit-matmul", "convolution-direct", "loop"])
 def test_every_element_type(kernel: str) -> None:
     """Sums of narrow floats are rounded once, integers wrap."""
     convolutions = [random_convolution(number + 3, kinds) for number, kinds in enumerate(TYPES)]
-    check_kernel(module_of(convolutions), kernel, fast=False, everywhere=kernel != "loop")
+    check_kernel(module_of(convolutions), kernel, twice=False, everywhere=kernel != "loop")
 
 
 POINTWISE = [
@@ -156,7 +156,7 @@ ENTRY main {
 def test_library_calls(text: str, kernel: str) -> None:
     """Calls of cuDNN and cuBLAS are computed by the same kernels, what they do with the sums included."""
     whole = kernel.endswith(("matmul", "tiled"))
-    check_kernel(text, kernel, fast=whole, everywhere=whole)
+    check_kernel(text, kernel, twice=whole, everywhere=whole)
 
 
 def test_refusals() -> None:

@@ -39,13 +39,13 @@ def test_every_element_type(kernel: str) -> None:
     """Products of every type are rounded as the interpreter rounds them, whatever the operands' types."""
     text = module_of([matrix_dot(kinds, 20, 27, 18) for kinds in TYPES])
     first = kernel == "dot-tiled"
-    check_kernel(text, kernel, fast=first, everywhere=first)
+    check_kernel(text, kernel, twice=first, everywhere=first)
 
 
 def test_any_dimension_numbers() -> None:
     """Batch, contracted and free dimensions stand in any order on both sides."""
     dots = [random_dot(number) for number in range(16)]
-    check_kernel(module_of(dots), "dot-tiled", fast=False, everywhere=False)
+    check_kernel(module_of(dots), "dot-tiled", twice=False, everywhere=False)
 
 
 def test_sizes_around_tiles() -> None:
@@ -55,7 +55,7 @@ def test_sizes_around_tiles() -> None:
     tile = {"m": 32, "n": 64, "k": 8, "thread_m": 4, "thread_n": 4, "vector": 4}
     check_kernel(text, "dot-tiled", {**tile, "prefetch": 0}, everywhere=False)
     cut = {**tile, "prefetch": 1, "split": 3}
-    check_kernel(text, "dot-split-k", cut, fast=False, everywhere=False)
+    check_kernel(text, "dot-split-k", cut, twice=False, everywhere=False)
 
 
 def test_large_tiles() -> None:
@@ -197,7 +197,7 @@ def test_what_is_added_may_be_overwritten(kernel: str) -> None:
     _, plan, _ = planned(text, kernel, tile)
     (step,) = [step for step in kernel_steps(plan.steps) if step.spec.kernel == kernel]
     assert step.spec.overwrites == ((2, 0),)
-    check_kernel(text, kernel, tile, fast=False, everywhere=False)
+    check_kernel(text, kernel, tile, twice=False, everywhere=False)
 
 
 def _verdict(text: str, kernel: str) -> str:

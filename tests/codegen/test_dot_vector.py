@@ -26,14 +26,14 @@ def test_rows_and_columns_of_any_length() -> None:
     """Rows shared by a warp, by several, longer and shorter than a vector; columns with few and many rows."""
     sizes = [(1, 300, 70), (70, 301, 1), (1, 5000, 3), (40, 64, 1), (1, 33, 1), (2, 9000, 1)]
     text = module_of([matrix_dot(("f32", "f32", "f32"), *size) for size in sizes])
-    check_kernel(text, "dot-matrix-vector", fast=False, everywhere=False)
+    check_kernel(text, "dot-matrix-vector", twice=False, everywhere=False)
 
 
 @pytest.mark.parametrize("kernel", ["dot-matrix-vector", "dot-small"])
 def test_any_dimension_numbers(kernel: str) -> None:
     """Batch, contracted and free dimensions stand in any order."""
     dots = [random_dot(50 + number, most=20) for number in range(16)]
-    check_kernel(module_of(dots), kernel, fast=False, everywhere=False)
+    check_kernel(module_of(dots), kernel, twice=False, everywhere=False)
 
 
 def test_several_products_a_block() -> None:
@@ -45,7 +45,7 @@ def test_several_products_a_block() -> None:
     program = check_kernel(module_of([many]), "dot-small", {"batches": 3, "k": 4, "slices": 2})
     assert KernelCode.of(program).named("first_b")
     tile = {"batches": 1, "k": 11, "slices": 1}
-    check_kernel(module_of([many]), "dot-small", tile, fast=False, everywhere=False)
+    check_kernel(module_of([many]), "dot-small", tile, twice=False, everywhere=False)
 
 
 SOFT = """HloModule fused

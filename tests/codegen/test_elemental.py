@@ -162,7 +162,7 @@ def test_elements_move(kind: str, fused: bool, tile: dict[str, int] | None) -> N
     """Views, slices, pads and concatenates put every element where the interpreter does."""
     whole = kind in ("f32", "s8")
     text = module(moved(kind), fused=fused)
-    check_kernel(text, "loop", tile, exact=True, fast=whole, everywhere=whole)
+    check_kernel(text, "loop", tile, exact=True, twice=whole, everywhere=whole)
 
 
 def test_iota_counts_in_all_types() -> None:
@@ -276,7 +276,7 @@ def test_bits_are_read_as_other_types() -> None:
             "loop,copy",
             exact=True,
             used=False,
-            fast=fused,
+            twice=fused,
             everywhere=fused,
         )
 
@@ -338,7 +338,7 @@ def reduced() -> str:
 def test_elements_are_folded(fused: bool, tile: dict[str, int] | None) -> None:
     """Reduces, windows, products and convolutions agree with the interpreter in a thread an element."""
     text = module(reduced(), REGIONS, fused=fused)
-    check_kernel(text, "loop", tile, fast=fused, everywhere=fused)
+    check_kernel(text, "loop", tile, twice=fused, everywhere=fused)
 
 
 PACKED = """
@@ -364,7 +364,12 @@ def test_packed_elements_share_bytes(kind: str) -> None:
     size, whole = (13, True) if kind == "s4" else (9, False)
     text = module(PACKED.format(t=kind, n=size, m=2 * size))
     check_kernel(
-        text, "loop,copy", exact=True, used=False, fast=whole, everywhere=kind in ("s4", "f4e2m1fn")
+        text,
+        "loop,copy",
+        exact=True,
+        used=False,
+        twice=whole,
+        everywhere=kind in ("s4", "f4e2m1fn"),
     )
 
 
@@ -391,7 +396,7 @@ def test_sizes_that_do_not_divide(tile: dict[str, int] | None) -> None:
         lines.append(re.sub(r"\b([xyr]\d?)\b(?!\()", rf"\1_{size}", text))
         number += 2
     whole = tile == VECTORS
-    check_kernel(module("\n".join(lines), REGIONS), "loop", tile, fast=whole, everywhere=whole)
+    check_kernel(module("\n".join(lines), REGIONS), "loop", tile, twice=whole, everywhere=whole)
 
 
 LAYOUTS = """

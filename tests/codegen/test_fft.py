@@ -38,7 +38,7 @@ def test_every_radix(kind: str) -> None:
     """Lengths of fours, twos, small and large primes; odd and even ones; one element."""
     sizes = [((1,), (3,)), ((8,), (600,)), ((105,), (3,)), ((97,), (2,)), ((1024,), ())]
     text, first = module_of([_fft(kind, *size) for size in sizes]), kind == "FFT"
-    check_kernel(text, "fft-shared", fast=first, everywhere=first)
+    check_kernel(text, "fft-shared", twice=first, everywhere=first)
 
 
 def test_several_dimensions() -> None:
@@ -49,7 +49,7 @@ def test_several_dimensions() -> None:
         for kind in KINDS
         for number, size in enumerate(sizes)
     ]
-    check_kernel(module_of(transforms), "fft-shared", fast=False, everywhere=False)
+    check_kernel(module_of(transforms), "fft-shared", twice=False, everywhere=False)
 
 
 def test_radices_multiply_to_the_length() -> None:
@@ -75,7 +75,7 @@ def test_long_lines() -> None:
         _fft("IRFFT", (1050, 4), (2,), wide=True),
     ]
     text = module_of(transforms)
-    check_kernel(text, "fft-shared", fast=False, everywhere=False)
+    check_kernel(text, "fft-shared", twice=False, everywhere=False)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_every_kind_of_system() -> None:
         )
         for kind in (("c64", "f32")[number % 2 :][:1] if transposed != "ADJOINT" else ("c128",))
     ]
-    check_kernel(module_of(systems), "triangular-solve", fast=False, everywhere=False)
+    check_kernel(module_of(systems), "triangular-solve", twice=False, everywhere=False)
 
 
 def test_sizes_of_systems() -> None:
@@ -62,7 +62,7 @@ ENTRY main {
   ROOT x = f32[6,3] get-tuple-element(r), index=0
 }
 """
-    check_kernel(text, "triangular-solve", fast=False, everywhere=False)
+    check_kernel(text, "triangular-solve", twice=False, everywhere=False)
 
 
 @pytest.mark.parametrize("lower", ["true", "false"])
@@ -88,7 +88,7 @@ def test_cholesky(lower: str) -> None:
         inputs.append((matrix if kind == "c64" else matrix.real).astype(carrier))
     assert np.isnan(hloopt.evaluate(hloopt.parse(text), inputs)[0][1]).all()
     first = lower == "true"
-    check_kernel(text, "cholesky", inputs=inputs, fast=first, everywhere=first)
+    check_kernel(text, "cholesky", inputs=inputs, twice=first, everywhere=first)
 
 
 def test_large_systems_are_refused() -> None:

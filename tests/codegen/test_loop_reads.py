@@ -183,7 +183,7 @@ def check(text: str, kernel: str) -> None:
     mapping = KERNELS[kernel](only_loop(module), TARGET)
     assert not mapping.problem, mapping.problem
     wrap_loop(mapping.parallel, "loop", 64)
-    check_kernel(module.to_text(), kernel, everywhere=False, fast=False)
+    check_kernel(module.to_text(), kernel, everywhere=False, twice=False)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -283,7 +283,7 @@ def test_small_reductions_beside() -> None:
         total = f32[] reduce(y, zero), dimensions={0}, to_apply=add_f32
         ROOT root = (f32[8], f32[]) tuple(sum, total)
     """
-    program = check_kernel(fusions([body]), "multi-row-reduction", everywhere=False, fast=False)
+    program = check_kernel(fusions([body]), "multi-row-reduction", everywhere=False, twice=False)
     assert len(KernelCode.of(program).functions) == 1
 
 
@@ -319,5 +319,5 @@ def _many(kind: str, count: int) -> str:
 def test_many_results() -> None:
     """So many results that tiles fill shared memory: fewer warps, narrower vectors, no spills."""
     text = fusions([_many("f64", 8), _many("f32", 24)], [Case("f64", (), ())])
-    program = check_kernel(text, "column-reduction", fast=False)
+    program = check_kernel(text, "column-reduction", twice=False)
     assert len(KernelCode.of(program).functions) == 2

@@ -64,7 +64,7 @@ def test_every_type(
     kernel: str, dims: tuple[int, ...], reduced: tuple[int, ...], step: int
 ) -> None:
     """Elements of every type are folded and rounded as the interpreter does, the init value once."""
-    check_kernel(reduces(_every(dims, reduced, step)), kernel, fast=False)
+    check_kernel(reduces(_every(dims, reduced, step)), kernel, twice=False)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_every_type(
 )
 def test_reducers_without_identity(kernel: str, cases: list[Case]) -> None:
     """arg-max, several outputs and computations of any kind fold each element once, in any block."""
-    check_kernel(reduces(cases), kernel, everywhere=kernel == "row-reduction", fast=False)
+    check_kernel(reduces(cases), kernel, everywhere=kernel == "row-reduction", twice=False)
 
 
 def test_packed_inputs() -> None:
@@ -102,7 +102,7 @@ def test_packed_inputs() -> None:
         ]
     ]
     text = fusions(bodies, [Case("s32", (), ())])
-    check_kernel(text, "row-reduction,column-reduction", everywhere=False, fast=False)
+    check_kernel(text, "row-reduction,column-reduction", everywhere=False, twice=False)
 
 
 def test_special_values() -> None:
@@ -124,7 +124,7 @@ def test_special_values() -> None:
         array[3] = -0.0
         inputs.append((array if case.reduced == (1,) else array.T).astype(dtype(case.kind).numpy))
     kernels = "row-reduction,small-column-reduction"
-    check_kernel(reduces(cases), kernels, inputs=inputs, everywhere=False, fast=False)
+    check_kernel(reduces(cases), kernels, inputs=inputs, everywhere=False, twice=False)
     module, plan, source = planned(reduces(cases), kernels)
     results = ran(module, plan, source, inputs, mode="check")
     sums = [result for case, result in zip(cases, results, strict=True) if case.init == "-0"]

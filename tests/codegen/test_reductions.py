@@ -78,11 +78,11 @@ def test_tiles() -> None:
         (2, 96, 1),
     ]:
         tile = {"rows": rows_of_block, "threads": threads, "vector": vector}
-        check_kernel(reduces(rows), "row-reduction", tile, everywhere=False, fast=False)
+        check_kernel(reduces(rows), "row-reduction", tile, everywhere=False, twice=False)
     columns = [Case("f32", (70, 96), (0,)), Case("f32", (3, 20, 40), (1,))]
     for warps, vector in [(1, 2), (8, 4), (32, 4)]:
         tile = {"warps": warps, "vector": vector}
-        check_kernel(reduces(columns), "column-reduction", tile, everywhere=False, fast=False)
+        check_kernel(reduces(columns), "column-reduction", tile, everywhere=False, twice=False)
 
 
 def test_huge_arrays() -> None:

@@ -52,7 +52,7 @@ def test_tiles() -> None:
     text = fusions([_filled(3, 960)])
     for threads, vector in [(32, 1), (64, 8), (1024, 1)]:
         tile = {"threads": threads, "vector": vector}
-        check_kernel(text, "running-reduction", tile, everywhere=False, fast=False)
+        check_kernel(text, "running-reduction", tile, everywhere=False, twice=False)
 
 
 def _site(body: str) -> Site:

@@ -148,14 +148,14 @@ def test_random_loops(seed: int) -> None:
     LoopFusion(always=True).run(module, PassLog())
     given = random_loops.inputs([one.array.dims for one in module.entry.parameters])
     program = check_kernel(
-        module.to_text(), KERNEL, {"lanes": 4}, inputs=given, everywhere=False, fast=False
+        module.to_text(), KERNEL, {"lanes": 4}, inputs=given, everywhere=False, twice=False
     )
     assert KernelCode.of(program).calls("shuffle_index")
 
 
 def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
     """Each lane computes what its own trip draws and reads; in a trip nothing is drawn or read."""
-    code = check(drawing(40, 24), 8, everywhere=False, fast=False)
+    code = check(drawing(40, 24), 8, everywhere=False, twice=False)
     assert code.heads() == [
         "for group: int from 0 to 24 += 8",
         "for iter: int from group to group + 8 unroll 1",
@@ -178,7 +178,7 @@ def test_a_group_of_trips_is_computed_first_and_handed_on() -> None:
 
 def test_one_lane_for_a_unit_shares_what_all_units_have() -> None:
     """A warp computes the keys of 32 trips at once; what differs from work item to work item is drawn in its trip."""
-    code = check(drawing(64, 40), 1, everywhere=False, fast=False)
+    code = check(drawing(64, 40), 1, everywhere=False, twice=False)
     assert code.heads()[0] == "for group: int from 0 to 40 += 32"
     iterations = KernelCode.of_body(code.loop("iter").body)
     assert len(iterations.calls("shuffle_index")) == 1
@@ -231,7 +231,7 @@ def test_beyond_the_registers_values_are_computed_in_their_trip() -> None:
     text = program(
         {"x": "f32[33]", "rows": f"f32[6,33,{n}]"}, "\n".join(body), f"{last}, rows", iterations=6
     )
-    code = check(text, 4, everywhere=False, fast=False)
+    code = check(text, 4, everywhere=False, twice=False)
     assert len(code.calls("shuffle_index")) == MOST_HANDED
 
 

@@ -110,7 +110,7 @@ def heat(elements: int, iterations: int) -> str:
 )
 def test_a_stencil_is_right_whatever_the_sizes(elements: int, iterations: int) -> None:
     """Warps that are not full, several elements a thread, no trip at all and very many."""
-    check(heat(elements, iterations), everywhere=elements == 2048, fast=iterations < 10, rtol=1e-4)
+    check(heat(elements, iterations), everywhere=elements == 2048, twice=iterations < 10, rtol=1e-4)
 
 
 def test_a_stencil_has_one_barrier_a_trip() -> None:
@@ -124,7 +124,7 @@ def test_a_stencil_has_one_barrier_a_trip() -> None:
 @pytest.mark.parametrize("threads", [32, 96, 1024])
 def test_any_number_of_threads_computes_the_same(threads: int) -> None:
     """The tile's threads may be fewer or more than there are elements."""
-    check(heat(150, 4), threads, everywhere=False, fast=False)
+    check(heat(150, 4), threads, everywhere=False, twice=False)
 
 
 def test_wrong_numbers_of_threads_are_refused() -> None:
@@ -408,7 +408,7 @@ def test_a_larger_state_lies_in_what_the_launch_gives() -> None:
     """A function may declare 48 KiB; a launch gives what a block may have at most."""
     mapping = block_mapping(loop_of(hloopt.parse(heat(16384, 2))), TARGET)
     assert TARGET.shared_per_block < mapping.shared_bytes <= TARGET.shared_per_block_optin
-    shared = check(heat(16384, 2), fast=False).statements(Declare)
+    shared = check(heat(16384, 2), twice=False).statements(Declare)
     assert [one.offset for one in shared if isinstance(one.target, Array)] == [0]
 
 
@@ -430,7 +430,7 @@ def test_what_a_test_guards_is_not_read_before_the_loop(kernel: str) -> None:
   first = (s32[], f32[64], f32[64]) tuple(start, x0, v0)""",
         3,
     )
-    check_kernel(fused(text), kernel, everywhere=False, fast=False)
+    check_kernel(fused(text), kernel, everywhere=False, twice=False)
 
 
 def test_the_state_must_fit_a_block() -> None:

@@ -190,7 +190,7 @@ def test_blocks_of_broken_warps_are_refused_where_warps_fold() -> None:
 def test_any_number_of_threads_computes_the_same(threads: int) -> None:
     """The tile's threads change the launch, never a result."""
     text = fused(cartpole(200))
-    check_kernel(text, KERNEL, {"threads": threads}, everywhere=False, fast=False)
+    check_kernel(text, KERNEL, {"threads": threads}, everywhere=False, twice=False)
 
 
 def test_what_trips_read_is_read_two_trips_before() -> None:
@@ -219,7 +219,7 @@ def test_what_trips_read_is_read_two_trips_before() -> None:
     assert KernelCode.of_body(loop.body).read_at("rows_0") == [forwards, backwards]
     for iterations in (1, 2, 3):
         few = text.replace("constant(9)", f"constant({iterations})")
-        check(few, tile={"lanes": 1}, everywhere=False, fast=False)
+        check(few, tile={"lanes": 1}, everywhere=False, twice=False)
 
 
 def test_units_stop_by_their_own_conditions() -> None:
@@ -323,7 +323,7 @@ def test_random_loops(seed: int) -> None:
     module = hloopt.parse(random_loops.loop_text(random.Random(seed), (33, 40)))
     LoopFusion(always=True).run(module, PassLog())
     given = random_loops.inputs([one.array.dims for one in module.entry.parameters])
-    check_kernel(module.to_text(), KERNEL, inputs=given, everywhere=False, fast=False)
+    check_kernel(module.to_text(), KERNEL, inputs=given, everywhere=False, twice=False)
 
 
 def test_indices_are_wide_where_results_are() -> None:

@@ -202,7 +202,7 @@ def test_columns_of_few_blocks() -> None:
     text = fusions([_filled(NORM_GRADIENT, 33, 96), _filled(NORM_GRADIENT, 4, 96)])
     for blocks, rows, threads, vector in [(1, 1, 96, 1), (3, 4, 8, 4), (20, 2, 64, 2)]:
         tile = {"blocks": blocks, "rows": rows, "threads": threads, "vector": vector, "keep": 1}
-        check_kernel(text, "whole-row", tile, everywhere=False, fast=False)
+        check_kernel(text, "whole-row", tile, everywhere=False, twice=False)
 
 
 def test_too_many_columns() -> None:
@@ -244,7 +244,7 @@ def test_tiles() -> None:
     text = fusions([_filled(SOFTMAX, 33, 96), _filled(GRADIENT, 5, 96)])
     for rows, threads, vector, keep in [(4, 8, 4, 1), (2, 64, 2, 0), (1, 96, 1, 1)]:
         tile = {"rows": rows, "threads": threads, "vector": vector, "keep": keep}
-        check_kernel(text, "whole-row", tile, everywhere=False, fast=False)
+        check_kernel(text, "whole-row", tile, everywhere=False, twice=False)
 
 
 def _site(text: str) -> Site:

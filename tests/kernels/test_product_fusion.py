@@ -69,7 +69,7 @@ def test_weights_of_bytes_and_an_activation_are_one_kernel() -> None:
     assert [one.name for one in fusion.operands] == ["q", "s", "b", "x"]
     assert {step.fusion for step in plan.steps} == {fusion.name}
     assert_equal(before, after)
-    check_kernel(after.to_text(), "dot-mma", everywhere=False, fast=False)
+    check_kernel(after.to_text(), "dot-mma", everywhere=False, twice=False)
 
 
 def test_a_second_run_changes_nothing() -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.helpers.support import invoke
 
 SAMPLES = Path(__file__).parents[2] / "samples"
+_LARGE = 200_000
 FILES = ("attention", "while_loop", "kalman_scan", "softmax_cross_entropy", "mlp_train_step")
 
 BOUNDED = """HloModule bounded
@@ -78,8 +79,13 @@ def _texts() -> Iterator[Path]:
         yield from sorted(Path(corpus, "jax").glob("*.before.hlo"))[::6]
 
 
+def _slow_if_large(path: Path) -> pytest.ParameterSet:
+    marks = [pytest.mark.slow] * (path.stat().st_size > _LARGE)
+    return pytest.param(path, marks=marks, id=path.stem)
+
+
 @pytest.mark.parametrize("target", ["h200", "host"])
-@pytest.mark.parametrize("path", list(_texts()), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*map(_slow_if_large, _texts())])
 def test_times_agree_kernel_by_kernel(path: Path, target: str, tmp_path: Path) -> None:
     """Of what ``kernels`` makes ready, ``stats``, ``explain`` and ``study`` predict the same times."""
     listed = of("kernels", str(path), "--target", target, "--plan")
