@@ -45,12 +45,12 @@ class Effects:
 
 
 def _has_effect(computation: Computation) -> bool:
-    """Whether an instruction has an effect, whatever is called."""
+    """Whether any instruction itself has an effect; what they call is not looked at."""
     return any(map(_does_more, computation))
 
 
 def _does_more(instruction: Instruction) -> bool:
-    """Whether an instruction has an effect, whatever it calls."""
+    """Whether an instruction itself has an effect; what it calls is not looked at."""
     known = _plain_attributes(instruction.opcode)
     if known is not None:
         attributes = instruction.attributes

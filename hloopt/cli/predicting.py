@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.dumps import parse_name, planned_elsewhere
 from hloopt.errors import UsageError
+from hloopt.report.module_pairs import GivenModule
 from hloopt.targets import find_target
 
-__all__ = ["note_other_devices", "predictor"]
+__all__ = ["note_other_devices", "predictor", "read_both"]
 
 _DEFAULT_MODEL = "xla-2026"
 _ABOUT_TIMES = ("by", "top")
@@ -49,6 +52,22 @@ def predictor(
             err=True,
         )
     return Predictor(model)
+
+
+def read_both(
+    arguments: Sequence[str], stages: Sequence[Sequence[str]]
+) -> tuple[list[GivenModule], list[GivenModule], list[dict[str, Any]], int]:
+    """The modules of two arguments, a row about each, and the exit code: all are read where it is 0."""
+    sides = open_each(arguments, stages)
+    found: list[GivenModule] = []
+
+    def step(read: Input) -> dict[str, Any]:
+        found.append(GivenModule(read.name, read.module))
+        return {"module": read.module.name}
+
+    rows, code = each_input([text for side in sides for text in side], step)
+    count = len(sides[0])
+    return found[:count], found[count:], rows, code
 
 
 def note_other_devices(files: Iterable[str], predictor: Predictor) -> None:

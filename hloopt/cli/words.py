@@ -48,7 +48,7 @@ def _names(module: str, names: str) -> list[str]:
 
 
 def one_of(module: str, names: str) -> Callable[..., Any]:
-    """A callback that refuses what is no name of a collection, or several; ``complete`` describes it."""
+    """A callback that takes names of a collection, or of several, only; ``complete`` describes it."""
 
     def check(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         given = (value,) if isinstance(value, str) else value

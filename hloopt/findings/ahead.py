@@ -29,8 +29,8 @@ class _SubjectAhead(Subject):
 class TriedAhead:
     """The kinds whose candidates are found and tried without the plan of the whole module.
 
-    ``most`` candidates of a kind are tried.  Nothing is done ahead where there is no second process: for small
-    modules, whose changes are tried in the whole, with ``most`` 0, and where ``can_work_beside`` says no.
+    ``most`` candidates of a kind are tried.  No second process is started for small modules, whose changes are
+    tried in the whole, with ``most`` 0, or where ``can_work_beside`` is false: then nothing is tried ahead.
     """
 
     def __init__(self, subject: Subject, kinds: Sequence[FindingKind], most: int) -> None:

@@ -12,7 +12,7 @@ import click
 from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import stages_of_sides
-from hloopt.cli.predicting import predictor
+from hloopt.cli.predicting import predictor, read_both
 from hloopt.cli.waiting import patience
 from hloopt.driver.compare import compare_logs
 from hloopt.driver.recompiling import Compilations, perhaps_again
@@ -76,20 +76,12 @@ def _diff_modules(
     as_json: bool,
 ) -> int:
     """Print what differs between the modules of both sides; the exit code."""
-    sides = open_each(arguments, stages)
-    found: list[GivenModule] = []
-
-    def step(read: Input) -> dict[str, Any]:
-        found.append(GivenModule(read.name, read.module))
-        return {"module": read.module.name}
-
-    rows, code = each_input([*sides[0], *sides[1]], step)
+    before, after, rows, code = read_both(arguments, stages)
     if code:
         if as_json:
             write_json("diff", {"modules": rows})
         return code
-    count = len(sides[0])
-    equal, content, show = _compared(found[:count], found[count:], model, every=every)
+    equal, content, show = _compared(before, after, model, every=every)
     if as_json:
         write_json("diff", {"modules": rows, **content()})
     else:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import click
 
 from hloopt import __version__
-from hloopt.cli.files import Input, each_input, open_each
 from hloopt.cli.json_out import SCHEMA, write_json
 from hloopt.cli.options import stages_of_sides
-from hloopt.cli.predicting import note_other_devices, predictor
+from hloopt.cli.predicting import note_other_devices, predictor, read_both
 from hloopt.driver.gating import GATED_STAGES, GATED_TARGET
 from hloopt.driver.writing import check_writable, write_text
 from hloopt.errors import UsageError
@@ -19,7 +17,6 @@ from hloopt.report.console import product
 from hloopt.report.gate import parse_gates
 from hloopt.report.gated import GateReport
 from hloopt.report.gating import gate_modules
-from hloopt.report.module_pairs import GivenModule
 
 __all__ = ["execute"]
 
@@ -53,22 +50,14 @@ def execute(
         check_writable(output)
     model = predictor(target, cost_model)
     stages = [one or GATED_STAGES for one in stages_of_sides(ctx)]
-    sides = open_each([base, head], stages)
+    before, after, rows, code = read_both([base, head], stages)
     if model is not None:
-        note_other_devices((text.name for side in sides for text in side), model)
-    found: list[GivenModule] = []
-
-    def step(read: Input) -> dict[str, Any]:
-        found.append(GivenModule(read.name, read.module))
-        return {"module": read.module.name}
-
-    rows, code = each_input([*sides[0], *sides[1]], step)
+        note_other_devices((one.file for one in (*before, *after)), model)
     if code:
         if as_json:
             write_json("gate", {"read": rows})
         ctx.exit(code)
-    count = len(sides[0])
-    report = gate_modules(found[:count], found[count:], limits, model, total=total)
+    report = gate_modules(before, after, limits, model, total=total)
     for output in outputs:
         write_text(output, _content(report, output), output)
     if as_json:
