@@ -7,14 +7,13 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 import hloopt.dataclass
+from tests.helpers.package_trees import PACKAGE, files, tree
 
-PACKAGE = Path(hloopt.__file__).parent
 Decorator = Callable[..., Any]
 WAYS = [dataclasses.dataclass, hloopt.dataclass.dataclass]
 
@@ -238,9 +237,9 @@ def test_methods_know_where_they_are_from() -> None:
 
 def test_no_module_uses_the_standard_one() -> None:
     """It would cost each start half a millisecond a class."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in files():
         if path == PACKAGE / "dataclass.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ImportFrom) and node.module == "dataclasses":
                 assert "dataclass" not in {alias.name for alias in node.names}, path

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
+from tests.helpers.package_trees import PACKAGE, files, tree
 
 FLOORS = {
     "errors": 0,
@@ -101,7 +101,7 @@ class Import:
 def modules() -> dict[str, Path]:
     """Dotted module names without ``hloopt.``; a room's ``__init__`` is the room."""
     found = {}
-    for path in PACKAGE.rglob("*.py"):
+    for path in files():
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         if parts[-1] == "__init__" and len(parts) > 1:
             parts = parts[:-1]
@@ -114,12 +114,12 @@ MODULES = modules()
 
 def imports(name: str) -> list[Import]:
     """All imports of a module; ``when_needed`` marks those inside functions."""
-    return imports_of(name, MODULES[name].read_text())
+    return imports_of(name, MODULES[name])
 
 
 @cache
-def imports_of(name: str, text: str) -> list[Import]:
-    """The imports of a module's text, parsed once."""
+def imports_of(name: str, path: Path) -> list[Import]:
+    """The imports of a module, looked for once; only statements hold any."""
     found: list[Import] = []
 
     def visit(node: ast.AST, inside: bool, typing: bool) -> None:
@@ -140,9 +140,10 @@ def imports_of(name: str, text: str) -> list[Import]:
                     Import(name, inner if known else str(node.module), node.lineno, inside, typing)
                 )
         for child in ast.iter_child_nodes(node):
-            visit(child, inside, typing)
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+                visit(child, inside, typing)
 
-    visit(ast.parse(text), inside=False, typing=False)
+    visit(tree(path), inside=False, typing=False)
     return found
 
 
@@ -255,7 +256,9 @@ def test_the_test_sees_a_cycle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     with pytest.raises(AssertionError, match=r"types.first -> types.second -> types.first"):
         test_no_cycles_between_modules()
 
-    second.write_text("if TYPE_CHECKING:\n    from hloopt.types.first import x\n")
+    third = tmp_path / "third.py"
+    third.write_text("if TYPE_CHECKING:\n    from hloopt.types.first import x\n")
+    monkeypatch.setitem(MODULES, "types.second", third)
     test_no_cycles_between_modules()
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
+from tests.helpers.package_trees import PACKAGE, files, tree
+
 LONGEST = 60
 """Lines of a function, its docstring among them, its decorators not."""
 MOST_IMPORTS = 166
@@ -40,20 +39,18 @@ def inner_imports(tree: ast.AST) -> set[int]:
     }
 
 
-@cache
-def trees() -> list[tuple[str, ast.AST]]:
-    paths = sorted(PACKAGE.rglob("*.py"))
-    return [(str(path.relative_to(PACKAGE)), ast.parse(path.read_text())) for path in paths]
+def trees() -> Iterator[tuple[str, ast.AST]]:
+    return ((str(path.relative_to(PACKAGE)), tree(path)) for path in files())
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
     """What is longer does several things, or has options that are a record."""
-    assert {name: long for name, tree in trees() if (long := too_long(tree))} == {}
+    assert {name: long for name, found in trees() if (long := too_long(found))} == {}
 
 
 def test_imports_within_functions_become_fewer() -> None:
     """A module's own needs are at its top; by file, to see which were added."""
-    found = Counter({name: len(inner_imports(tree)) for name, tree in trees()})
+    found = Counter({name: len(inner_imports(found)) for name, found in trees()})
     assert found.total() <= MOST_IMPORTS, found.most_common(20)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import io
+import sys
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from hloopt.cli.main import COMMANDS
+from tests.helpers.package_trees import PACKAGE, files, tree
 
-PACKAGE = Path(__file__).resolve().parent.parent / "hloopt"
 TWICE: dict[str, str] = {
     "Array": "memory of a kernel; values in the host's memory",
     "Copy": "a statement of kernel IR; a step of a plan",
@@ -37,16 +37,14 @@ _BLANK = frozenset({
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@cache
-def sources() -> dict[str, str]:
-    """The text of each file of the package."""
-    files = sorted(PACKAGE.rglob("*.py"))
-    return {str(file.relative_to(PACKAGE)): file.read_text() for file in files}
+def sources() -> Iterator[tuple[str, Path]]:
+    """The name and the path of each file of the package."""
+    return ((str(path.relative_to(PACKAGE)), path) for path in files())
 
 
-def kinds(text: str) -> Iterator[str]:
+def kinds(module: ast.Module) -> Iterator[str]:
     """The public classes and type aliases that a module defines."""
-    body = ast.parse(text).body
+    body = module.body
     listed = next((set(found) for node in body if (found := exported(node)) is not None), None)
     for node in body:
         match node:
@@ -64,24 +62,26 @@ def exported(node: ast.stmt) -> list[str] | None:
     return None
 
 
-def code_lines(text: str) -> int:
-    """Lines that are neither blank nor comments nor docstrings."""
+def code_lines(text: str, module: ast.Module, enough: int = sys.maxsize) -> int:
+    """Lines that are neither blank nor comments nor docstrings; they are not counted past ``enough``."""
     silent: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(module):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             silent.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _BLANK:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines - silent)
+            lines.update(set(range(token.start[0], token.end[0] + 1)) - silent)
+        if len(lines) >= enough:
+            break
+    return len(lines)
 
 
 def twice() -> dict[str, list[str]]:
     """The files of each name that several define."""
     found = defaultdict(list)
-    for file, text in sources().items():
-        for name in kinds(text):
+    for file, path in sources():
+        for name in kinds(tree(path)):
             found[name].append(file)
     return {name: files for name, files in found.items() if len(files) > 1}
 
@@ -103,9 +103,9 @@ def test_few_files_hold_little() -> None:
     }
     found = {
         file: lines
-        for file, text in sources().items()
+        for file, path in sources()
         if not file.endswith("__init__.py") and file not in halves
-        if (lines := code_lines(text)) < LITTLE
+        if (lines := code_lines(path.read_text(), tree(path), LITTLE)) < LITTLE
     }
     assert len(found) <= MOST_SMALL, found
 
@@ -113,5 +113,7 @@ def test_few_files_hold_little() -> None:
 def test_the_tests_see_what_they_count() -> None:
     """Classes and aliases that are public; lines without words about them."""
     text = '"""Doc."""\n__all__ = ["A", "B"]\nB: TypeAlias = int\nclass A:\n    """Doc."""\n\n    # why\n    x = 1\nclass C: ...\n'
-    assert list(kinds(text)) == ["B", "A"]
-    assert code_lines(text) == 5
+    module = ast.parse(text)
+    assert list(kinds(module)) == ["B", "A"]
+    assert code_lines(text, module) == 5
+    assert code_lines(text, module, 2) == 2

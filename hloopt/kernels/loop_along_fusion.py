@@ -49,21 +49,21 @@ class LoopAlongFusion(ClusterFusion):
     example: ClassVar[str] = """HloModule example
 
 angles {
-  places = f32[2048,64] iota(), iota_dimension=0
-  ROOT c = f32[2048,64] cosine(places)
+  places = f32[256,64] iota(), iota_dimension=0
+  ROOT c = f32[256,64] cosine(places)
 }
 
 turned {
-  x = f32[2048,32,64] parameter(0)
-  c = f32[2048,64] parameter(1)
-  cb = f32[2048,32,64] broadcast(c), dimensions={0,2}
-  ROOT y = f32[2048,32,64] multiply(x, cb)
+  x = f32[256,8,64] parameter(0)
+  c = f32[256,64] parameter(1)
+  cb = f32[256,8,64] broadcast(c), dimensions={0,2}
+  ROOT y = f32[256,8,64] multiply(x, cb)
 }
 
 ENTRY main {
-  x = f32[2048,32,64] parameter(0)
-  table = f32[2048,64] fusion(), kind=kLoop, calls=angles
-  ROOT y = f32[2048,32,64] fusion(x, table), kind=kLoop, calls=turned
+  x = f32[256,8,64] parameter(0)
+  table = f32[256,64] fusion(), kind=kLoop, calls=angles
+  ROOT y = f32[256,8,64] fusion(x, table), kind=kLoop, calls=turned
 }
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from tests.helpers.attention_text import AttentionText
 PLAIN = AttentionText()
 
 
+@cache
 def fused(form: AttentionText, *, gradient: bool = False, precision: str = "") -> str:
     """A program whose attention is kernels."""
     module = hloopt.parse(form.text(gradient=gradient))
@@ -76,8 +78,16 @@ TF32 = {
 }
 
 
-@pytest.mark.parametrize("form", TF32.values(), ids=TF32)
-@pytest.mark.parametrize("prefetch", [0, 1])
+@pytest.mark.parametrize(
+    ("form", "prefetch"),
+    [
+        # Copies ahead matter to edges of tiles, and to lines of other widths; the rest by make emulate.
+        pytest.param(form, prefetch, id=f"{name}-{prefetch}", marks=[pytest.mark.slow] * rare)
+        for name, form in TF32.items()
+        for prefetch in (0, 1)
+        for rare in [prefetch != (name in ("ragged", "turned", "long"))]
+    ],
+)
 def test_f32_rounded_to_tf32(form: AttentionText, prefetch: int) -> None:
     """Matrix units take f32 where its products may be rounded; operands are copied or computed."""
     text = fused(form, precision="tf32")
@@ -236,17 +246,18 @@ def test_tiles_that_cannot_be(tile: dict[str, int], words: str) -> None:
 @pytest.mark.parametrize("kind", ["bf16", "f32"])
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("depth", [128, pytest.param(64, marks=pytest.mark.slow)])
-def test_nothing_spills(depth: int, gradient: bool, kind: str) -> None:
+@pytest.mark.parametrize("device", ["sm_90", pytest.param("sm_80", marks=pytest.mark.slow)])
+def test_nothing_spills(device: str, depth: int, gradient: bool, kind: str) -> None:
     """The default tiles of usual sizes leave registers for all sums; no array is in memory."""
     try:
-        nvrtc_for("sm_90")
+        nvrtc_for(device)
     except DeviceError:
         pytest.skip("NVRTC is not installed")
     form = AttentionText(64, 512, 512, depth, depth, kind=kind)
     text = fused(form, gradient=gradient, precision="tf32" if kind == "f32" else "")
     _, _, program = planned(text, "attention")
-    compile_everywhere(program.text, ("sm_80", "sm_90"))
-    found = compile_cuda(program.text, "sm_90").resources
+    compile_everywhere(program.text, (device,))
+    found = compile_cuda(program.text, device).resources
     assert all(one.stack == 0 for one in found.values())
 
 

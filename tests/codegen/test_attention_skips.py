@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,7 @@ TEXTS: dict[str, str] = {
 }
 
 
+@cache
 def fused_text(text: str) -> str:
     """A program whose attention is kernels."""
     module = hloopt.parse(text)

@@ -116,9 +116,14 @@ def test_sizes_around_tiles(kinds: tuple[str, str, str]) -> None:
     check(module_of([matrix_dot(kinds, *size) for size in SIZES]), SMALL, twice=kinds[2] == "f32")
 
 
-@pytest.mark.parametrize("split", [2, 7])
 @pytest.mark.parametrize(
-    "kinds", [("bf16", "bf16", "f32"), ("f16", "f16", "f16"), ("s8", "s8", "s32")]
+    ("kinds", "split"),
+    [
+        (("bf16", "bf16", "f32"), 2),
+        (("bf16", "bf16", "f32"), 7),
+        (("f16", "f16", "f16"), 2),
+        (("s8", "s8", "s32"), 7),
+    ],
 )
 def test_parts_of_the_contracted_axis(kinds: tuple[str, str, str], split: int) -> None:
     """Also such as have no elements, and the last one, which is shorter."""
@@ -136,7 +141,7 @@ def test_parts_with_what_is_around_them() -> None:
         check_kernel(text, "dot-mma-split-k", {**SMALL, "split": 3}, everywhere=False)
 
 
-@pytest.mark.parametrize("first", range(0, 16, 8))
+@pytest.mark.parametrize("first", [0, pytest.param(8, marks=pytest.mark.slow)])
 def test_any_dimension_numbers(first: int) -> None:
     """Batch, contracted and free dimensions stand in any order on both sides."""
     kinds = ("bf16", "bf16", "f32")
@@ -343,8 +348,13 @@ def gated(m: int, k: int, n: int, algorithm: str = "") -> str:
     return text
 
 
-@pytest.mark.parametrize("algorithm", ["", *ROUNDED_TO])
-@pytest.mark.parametrize("size", [(1, 17, 1), (17, 64, 129), (64, 129, 17), (40, 200, 72)])
+LOPSIDED = [(1, 17, 1), (17, 64, 129), (64, 129, 17), (40, 200, 72)]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "size"),
+    [*(("", size) for size in LOPSIDED), *zip(ROUNDED_TO, LOPSIDED[1:], strict=True)],
+)
 def test_two_products_of_one_left_side(algorithm: str, size: tuple[int, int, int]) -> None:
     """Their right sides in other orders and types, a result of both and one of the second alone."""
     text = check_kernel(

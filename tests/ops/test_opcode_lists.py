@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from pkgutil import walk_packages
 
 import pytest
@@ -15,8 +14,8 @@ import pytest
 import hloopt
 from hloopt.ops import OPS
 from hloopt.ops.traits import ALL, TABLES
+from tests.helpers.package_trees import PACKAGE, tree
 
-PACKAGE = Path(hloopt.__file__).parent
 OPTIONAL = ("jax", "torch", "torch_mlir", "z3")
 """Packages that an extra installs, and that the modules which stand on them import at their top."""
 MOST = 3
@@ -97,7 +96,7 @@ def test_no_list_of_opcodes_stands_outside_of_the_table(room: str) -> None:
     found = [
         f"{path}:{line}: {' '.join(ops)}"
         for path in sorted(place.rglob("*.py") if place.is_dir() else [place])
-        for line, ops in undeclared(ast.parse(path.read_text()))
+        for line, ops in undeclared(tree(path))
     ]
     assert not found
 
