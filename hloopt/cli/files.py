@@ -16,7 +16,7 @@ import click
 
 from hloopt.cli.messages import error_json, show_defect, show_error, show_warnings
 from hloopt.cli.options import PICK, SIZES, STRICT
-from hloopt.cli.waiting import patience, progress
+from hloopt.cli.waiting import interrupted, patience, progress
 from hloopt.dataclass import dataclass
 from hloopt.errors import HlooptError, UnsupportedError, UsageError
 from hloopt.ir import Module
@@ -269,18 +269,24 @@ def each_input(
     A module that cannot be read, is not valid or fails in ``step`` is one message, and one row with its
     ``error``; the others are done all the same, whatever the exception where there are others.  The code is the
     largest of the errors', 70 for a defect of hloopt, 0 without any.
+    After Ctrl-C it is 130, and the rows are those of the modules that were done; raised on the first of them.
     ``doing`` is what a terminal shows while ``step`` takes long, empty where it shows that by itself.
     """
     rows: list[dict[str, Any]] = []
     code = 0
+    alone = len(texts) == 1
     with progress(texts, _called) as each:
         for text in each:
             row: dict[str, Any] = {"file": text.name}
             rows.append(row)
             try:
-                found = _verified(text, row, alone=len(texts) == 1)
-                with patience(doing, _called(text), alone=len(texts) == 1):
+                found = _verified(text, row, alone=alone)
+                with patience(doing, _called(text), alone=alone):
                     row |= step(found)
+            except KeyboardInterrupt:
+                if len(rows) == 1:
+                    raise
+                return rows[:-1], interrupted(len(rows) - 1, len(texts))
             except (HlooptError, MemoryError) as caught:
                 error = caught if isinstance(caught, HlooptError) else _out_of_memory(text, caught)
                 show_error(error)
@@ -289,7 +295,7 @@ def each_input(
             except (BrokenPipeError, click.exceptions.Exit, click.ClickException):
                 raise
             except Exception as defect:
-                if len(texts) == 1:
+                if alone:
                     raise
                 show_defect(defect, text.name)
                 row["error"] = {"kind": type(defect).__name__, "message": str(defect)}

@@ -195,9 +195,21 @@ def cli(as_json: bool) -> None:
 cli.params += _of_every_command(hidden=False)
 
 
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """An interrupt within a finaliser cannot be raised there: it comes again when that is over."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    from _thread import interrupt_main
+    from threading import Timer
+
+    Timer(0.01, interrupt_main).start()
+
+
 def main() -> None:
     """Entry point: usage errors exit with 2, an interrupt with 130, a defect of hloopt with 70."""
     prepare_streams()
+    sys.unraisablehook = _unraisable
     gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
     try:
         code = cli.main(prog_name="hloopt", standalone_mode=False)

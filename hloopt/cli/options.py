@@ -213,8 +213,8 @@ custom_call_option = click.option(
     "custom_calls",
     metavar="FUNCTION",
     multiple=True,
-    help="Evaluate custom calls by a Python function. [TARGET=]MODULE:FUNCTION, for one target or for "
-    "all that the function names (may be repeated).",
+    help="Evaluate custom calls by a Python function. [TARGET=]MODULE:FUNCTION or "
+    "FILE.py:FUNCTION, for one target or for all that the function names (may be repeated).",
 )
 
 

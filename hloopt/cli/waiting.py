@@ -5,24 +5,37 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeAlias, TypeVar
+
+import click
 
 from hloopt.cli.streams import STATUS
 from hloopt.source import columns
 from hloopt.visible_text import visible
 
-__all__ = ["patience", "progress"]
+__all__ = ["INTERRUPTED", "interrupted", "patience", "progress"]
 
 _PATIENCE = float(
     os.environ.get("_HLOOPT_PATIENCE", "2")
 )  # seconds before the first line; for tests
+_SOONEST: Final = 3.0  # seconds of work before its end is estimated
+_LEAST: Final = 0.02  # the part of it that has to be done by then
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C."""
 _SHORTEST: Final = 16  # columns that are left of a name, however narrow a terminal is
 
 Item = TypeVar("Item")
-_Status: TypeAlias = Callable[[], tuple[str, str, str]]
-"""What is being done, to what, and how far it is."""
+_Status: TypeAlias = Callable[[], tuple[str, str, str, float | None]]
+"""What is being done, to what, how far it is, and that as a part of the whole, from 0 to 1, if known."""
+
+
+def interrupted(done: int, wanted: int, what: str = "modules") -> int:
+    """Say after Ctrl-C how much of the work is done, and so is printed; the exit code."""
+    click.echo(f"\ninterrupted: {done} of {wanted} {what} are done", err=True)
+    return INTERRUPTED
 
 
 @contextmanager
@@ -37,22 +50,59 @@ def progress(items: Sequence[Item], called: Callable[[Item], str]) -> Iterator[I
             yield item
 
     with _shown_while(
-        lambda: (f"{at + 1} of {len(items)}:", called(items[at]), ""), wanted=len(items) > 1
+        lambda: (f"{at + 1} of {len(items)}:", called(items[at]), "", at / len(items)),
+        wanted=len(items) > 1,
     ):
         yield each()
 
 
 @contextmanager
 def patience(
-    doing: str, name: str = "", stage: Callable[[], str] = str, *, alone: bool = True
+    doing: str,
+    name: str = "",
+    stage: Callable[[], str] = str,
+    *,
+    part: Callable[[], float | None] = lambda: None,
+    alone: bool = True,
 ) -> Iterator[None]:
     """What is being done to what, and for how many seconds, when it takes more than two of them.
 
-    ``stage`` is polled each second for the progress, in another thread.  Nothing unless ``alone``: ``progress``
+    ``stage`` is polled each second for the progress, in another thread, and so is ``part``: how much of
+    the work is done, from 0 to 1, which gives the estimate of the end.  Nothing unless ``alone``: ``progress``
     shows one among several.
     """
-    with _shown_while(lambda: (doing, name, stage()), wanted=alone and bool(doing)):
+    with _shown_while(lambda: (doing, name, stage(), part()), wanted=alone and bool(doing)):
         yield
+
+
+class _Remaining:
+    """An estimate of the time left: what remains, at the speed since the work, or a stage of it, began."""
+
+    def __init__(self) -> None:
+        self._restart(0.0)
+
+    def _restart(self, part: float) -> None:
+        self._began, self._first, self._last = time.monotonic(), part, part
+
+    def text(self, part: float | None) -> str:
+        """``", about 40 s left"``; empty while too little is done to tell."""
+        if part is None or part < self._last:  # another stage
+            self._restart(part or 0.0)
+            return ""
+        self._last = part
+        passed, done = time.monotonic() - self._began, part - self._first
+        if passed < _SOONEST or done < _LEAST:
+            return ""
+        left = passed * (1 - part) / done
+        return f", about {_rounded(left)} left"
+
+
+def _rounded(seconds: float) -> str:
+    """A time of which nobody needs more than two digits."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"
 
 
 @contextmanager
@@ -72,14 +122,15 @@ def _shown_while(status: _Status, *, wanted: bool) -> Iterator[None]:
 
 
 def _show(status: _Status, done: threading.Event) -> None:
-    seconds = _PATIENCE
+    seconds, remaining = _PATIENCE, _Remaining()
     if done.wait(seconds):
         return
     from shutil import get_terminal_size  # it loads three formats of archives
 
     while True:
-        doing, name, stage = map(visible, status())
-        rest = f"{': ' if stage else ''}{stage}: {seconds:.0f} s"
+        *words, part = status()
+        doing, name, stage = map(visible, words)
+        rest = f"{': ' if stage else ''}{stage}: {seconds:.0f} s{remaining.text(part)}"
         STATUS.show(_line(doing, name, rest, get_terminal_size().columns - 1))
         if done.wait(1.0):
             return

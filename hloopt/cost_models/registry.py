@@ -9,9 +9,10 @@ from typing import Final
 
 from hloopt.cost_models.model import CostModel
 from hloopt.errors import UsageError
-from hloopt.rewrite.plugins import entry_points_of, load_function
+from hloopt.rewrite.plugins import entry_points_of
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
+from hloopt.user_code import load_function
 
 __all__ = [
     "DEFAULT",
@@ -61,7 +62,7 @@ def given_model(text: str) -> str:
     The file is run, so that only what a user types may name it.  Raises ``UsageError`` for what is not a model,
     and for one called as hloopt's own are.
     """
-    found = load_function(text, "--cost-model")
+    found = load_function(text, "--cost-model", "class")
     if not (isinstance(found, type) and issubclass(found, CostModel)):
         raise UsageError(f"--cost-model: {text} {_NOT_A_MODEL}")
     name = getattr(found, "name", "")

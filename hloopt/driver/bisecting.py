@@ -19,7 +19,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import Given, parse_pipeline
-from hloopt.prover.bisection import Bisection
+from hloopt.prover.bisection import Bisection, Examined
 from hloopt.prover.checks import CommandCheck, ModuleCheck, ResultCheck
 from hloopt.prover.dump_bisect import DumpBisect
 from hloopt.prover.dumped_stages import snapshot_of, stages_of
@@ -103,6 +103,12 @@ class Bisecting:
     def stage(self) -> str:
         """What it is at; for another thread."""
         return "the module as given" if self.at is None else self.at.stage
+
+    @property
+    def examined(self) -> list[Examined]:
+        """The runs of passes whose results are known."""
+        search = self.at
+        return [*search.examined.values()] if isinstance(search, PipelineSearch) else []
 
     def run(self, module: Module, name: str, snapshot: Snapshot | None = None) -> Bisection:
         """Search the passes, and then the kernels where these are right.

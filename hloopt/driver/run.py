@@ -79,6 +79,12 @@ class Activity:
         """Begin with something else."""
         self.name, self.progress = name, progress
 
+    @property
+    def part(self) -> float | None:
+        """What is done of one run, from 0 to 1; None if unknown."""
+        progress = self.progress
+        return None if progress is None else progress.part
+
     def __str__(self) -> str:
         progress = self.progress
         return self.name if progress is None else f"{self.name}, {progress}"

@@ -24,7 +24,8 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.fusion.decision import Decision
 from hloopt.ir import Instruction
-from hloopt.rewrite.plugins import entry_points_of, error_text, load_function, user_line
+from hloopt.rewrite.plugins import entry_points_of
+from hloopt.user_code import error_text, load_function, user_line
 
 __all__ = [
     "GROUP",

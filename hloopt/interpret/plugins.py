@@ -12,11 +12,8 @@ it and over hloopt's own.
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -28,6 +25,7 @@ from hloopt.interpret.context import Context, Value, token
 from hloopt.interpret.failures import failure
 from hloopt.ir import Instruction
 from hloopt.types import ArrayShape, Shape, TupleShape
+from hloopt.user_code import error_text, load_function
 
 __all__ = ["GROUP", "CustomCall", "PluginFunction", "evaluate", "load", "named", "register"]
 
@@ -62,26 +60,16 @@ def register(target: str, function: PluginFunction) -> None:
 
 
 def load(text: str) -> str:
-    """Register what ``TARGET=module:function`` names; the target, which by default is the function's name.
+    """Register what ``TARGET=module:function`` or ``TARGET=FILE.py:function`` names; the target.
 
-    The module is looked for in the current directory, too.  Raises ``UsageError``.
+    By default the target is the function's name.  A module is looked for in the current directory, too.
+    Raises ``UsageError``.
     """
     target, equals, place = text.rpartition("=")
-    module_name, colon, function_name = place.partition(":")
-    if not (module_name and function_name and colon) or (equals and not target):
-        raise UsageError(f"'{text}' is not of the form [TARGET=]module:function")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module_name)
-    except Exception as error:
-        raise UsageError(f"'{module_name}' cannot be imported: {_error_text(error)}") from error
-    for part in function_name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise UsageError(f"'{module_name}' has no function '{function_name}'")
-    target = target or function_name.rpartition(".")[2]
+    if not place.partition(":")[2] or (equals and not target):
+        raise UsageError(f"--custom-call: '{text}' is not of the form [TARGET=]module:function")
+    found = load_function(place, "--custom-call")
+    target = target or place.rpartition(":")[2].rpartition(".")[2]
     register(target, found)
     return target
 
@@ -103,7 +91,7 @@ def _installed(target: str) -> PluginFunction | None:
             found: PluginFunction = entry.load()
         except Exception as error:
             raise UsageError(
-                f"the entry point '{target}' of {GROUP} cannot be loaded: {_error_text(error)}"
+                f"the entry point '{target}' of {GROUP} cannot be loaded: {error_text(error)}"
             ) from error
         return found
     return None
@@ -133,7 +121,7 @@ def evaluate(
     try:
         result = function(call, *given)
     except Exception as error:
-        raise _failed(instruction, f"failed: {_error_text(error)}") from error
+        raise _failed(instruction, f"failed: {error_text(error)}") from error
     return _checked(result, instruction.shape, "", instruction, context)
 
 
@@ -181,7 +169,3 @@ def _kind(result: Any) -> str:
 def _failed(instruction: Instruction, message: str) -> EvaluationError:
     target = instruction.custom_call_target
     return failure(instruction, f"the function for {target} {message}")
-
-
-def _error_text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

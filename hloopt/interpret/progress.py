@@ -66,6 +66,15 @@ class Progress:
         self._loop = None
 
     @property
+    def part(self) -> float | None:
+        """What is done of the loop, or of all steps outside of one, from 0 to 1; None if unknown."""
+        loop = self._loop
+        if loop is None:
+            return self.done / self.total if self.total else None
+        iterations, last, count = loop
+        return None if count is None else (last - length_hint(iterations)) / max(count, 1)
+
+    @property
     def percent(self) -> int:
         """The part of the steps that is done, 0 to 100."""
         return 100 * self.done // self.total if self.total else 0

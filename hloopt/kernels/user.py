@@ -51,7 +51,7 @@ from hloopt.errors import HlooptError, UsageError
 from hloopt.kernels.kernel import NO, YES, Disproved, Efficiency, Kernel, Site, Verdict
 from hloopt.kernels.spec import Argument, Dim3, KernelSpec, Launch, LeafPlace, Tile
 from hloopt.kernels.standalone import signature
-from hloopt.rewrite.plugins import line_in, run_file
+from hloopt.user_code import line_in, run_file
 
 __all__ = [
     "GROUP",

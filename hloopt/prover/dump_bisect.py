@@ -82,6 +82,11 @@ class DumpBisect:
         return self.search.status if self.search is not None else ""
 
     @property
+    def part(self) -> float | None:
+        """How much of the search is done, from 0 to 1; None if unknown."""
+        return None if self._asking or self.search is None else self.search.part
+
+    @property
     def unreadable(self) -> list[HlooptError]:
         """Errors of the stages that cannot be read."""
         failures = self.search.failures if self.search is not None else []

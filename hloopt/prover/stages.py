@@ -63,7 +63,8 @@ class StageSearch:
     tolerance  what a user allows of every pass in place of what its class does
     every      find all stages that change results, not only the first
     is_whole   the first stage has not been partitioned: later ones may work on parts of its arrays
-    status     where the search is, for a progress line
+    status     where the search is, for a progress line; ``part`` is that of the stages when all of them are
+               run in their order, from 0 to 1
     runner     runs them, and knows what was run
     """
 
@@ -75,6 +76,7 @@ class StageSearch:
     is_whole: bool = False
     found: list[StagePair] = field(default_factory=list)
     status: str = ""
+    part: float | None = None
     _judged: dict[int, tuple[SearchOutcome, str]] = field(default_factory=dict)
     _begun: int | None = None
 
@@ -169,6 +171,7 @@ class StageSearch:
         marks = self.runner.marks
         for number in self._in_order(begun + 1):
             self._say(number)
+            self.part = number / len(self.stages)
             if self._tells(number):
                 if marks[number].results != marks[last].results and number not in self._judged:
                     self._judge(last, number)

@@ -52,7 +52,8 @@ class PlacedRemark:
     def message(self) -> str:
         """What happened, without the places."""
         about = f": {self.reason}" if self.reason else ""
-        return f"%{self.instruction} in %{self.computation}: {self.rule}{about}"
+        home = f" in %{self.computation}" if self.computation else ""
+        return f"%{self.instruction}{home}: {self.rule}{about}"
 
     @property
     def rule_id(self) -> str:

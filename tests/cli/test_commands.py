@@ -263,20 +263,23 @@ def test_a_cost_model_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     # Other tests do not see what this one names.
     monkeypatch.setattr("hloopt.cost_models.registry._GIVEN", {})
     file = tmp_path / "models.py"
-    file.write_text(MODEL)
+    file.write_text(MODEL + "MODEL = 'm'\n")
     sample = str(Path(__file__).parents[2] / "samples" / "attention.hlo")
     priced = invoke("stats", sample, "--target", "h200", "--cost-model", f"{file}:Mine")
     assert " by mine: " in priced.stdout
     for name, told in (
         ("Nameless", "is called 'roofline', as one of hloopt's own"),
-        ("Other", "has no function 'Other'"),
-        ("MODEL", "has no function 'MODEL'"),
+        ("Other", "has no class 'Other'"),
+        ("Namless", "has no class 'Namless'; did you mean 'Nameless'?"),
+        ("MODEL", f"'MODEL' of '{file}' is of type str, not a class"),
     ):
         result = invoke("stats", sample, "--target", "h200", "--cost-model", f"{file}:{name}")
         assert result.exit_code == 2
         assert told in result.stderr
     result = invoke("stats", sample, "--target", "h200", "--cost-model", "json:JSONDecoder")
     assert "is not a cost model" in result.stderr
+    result = invoke("stats", sample, "--target", "h200", "--cost-model", "json:dumps")
+    assert "'dumps' of 'json' is of type function, not a class" in result.stderr
 
 
 def test_print_after_shows_the_module_on_stderr() -> None:

@@ -167,6 +167,90 @@ def test_on_a_terminal_the_progress_is_gone(
     assert shown.replace(b"\r\n", b"\n").endswith(b"\r\x1b[K\ninterrupted\n")
 
 
+# A first module is printed, and reading the second is interrupted; ``{}`` is where.
+SECOND = """
+import os, signal, sys
+sys.argv = ["hloopt", *sys.argv[1:]]
+from hloopt.cli.main import main
+from hloopt import reading
+import {0} as place
+real, calls = place.{1}, []
+def second(*arguments, **named):
+    calls.append(1)
+    if len(calls) == 2:
+        signal.raise_signal(signal.SIGINT)
+    return real(*arguments, **named)
+place.{1} = second
+main()
+"""
+SMALL = "HloModule m\nENTRY e {\n  ROOT x = f32[4] parameter(0)\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "kept", "told"),
+    [
+        ("hloopt.cli.files read_input", ["stats"], "a.hlo  m\n", "1 of 2 modules are done"),
+        (
+            "hloopt.cli.files read_input",
+            ["run"],
+            "a.hlo  inputs: seed 0",
+            "1 of 2 modules are done",
+        ),
+        ("hloopt.cli.files read_input", ["stats", "--json"], '"instructions": 1', "1 of 2 modules"),
+        ("hloopt.cli.actions.check read_input", ["check"], "a.hlo: ok\n", "1 of 2 files are done"),
+        (
+            "hloopt.cli.study_runner optimised",
+            ["study", "--strategy", "O0", "--strategy", "O1", "--device", "h200"],
+            "a  a.hlo\n",
+            "1 of 4 cells are done",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_is_done_is_kept(
+    tmp_path: Path, place: str, words: list[str], kept: str, told: str
+) -> None:
+    """Of several modules those that are done are printed, and how many they are."""
+    for name in ("a.hlo", "b.hlo"):
+        (tmp_path / name).write_text(SMALL)
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND.format(*place.split()), *words, "a.hlo", "b.hlo"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 130, done.stderr
+    assert kept in done.stdout
+    assert "b.hlo" not in done.stdout
+    assert f"interrupted: {told}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+FINALISER = """
+import signal, sys, time, weakref
+sys.argv = ["hloopt", "--version"]
+from hloopt.cli import main
+class Object: pass
+def leave(*arguments, **named):
+    one = Object()
+    reference = weakref.ref(one, lambda gone: signal.raise_signal(signal.SIGINT))
+    del one
+    for _ in range(2000):
+        time.sleep(0.01)
+main.cli.main = leave
+main.main()
+"""
+
+
+def test_an_interrupt_in_a_finaliser_is_not_lost() -> None:
+    """Python can raise nothing there: it comes again at once, and no traceback is printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", FINALISER], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 @pytest.mark.parametrize("when", ["replace", "open"])
 def test_while_a_file_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str

@@ -121,6 +121,42 @@ def test_of_several_items_it_is_told_which(terminal: Terminal) -> None:
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
+def test_the_end_is_estimated(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the part that is done, at the speed since it began; of another stage anew."""
+    monkeypatch.setattr(waiting, "_SOONEST", 0.0)
+    now, part = [0.0], [0.0]
+    fake = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(waiting, "time", fake)
+    remaining = waiting._Remaining()
+    assert remaining.text(None) == ""
+    for now[0], part[0], text in (
+        (1.0, 0.0, ""),
+        (10.0, 0.01, ""),
+        (10.0, 0.25, ", about 30 s left"),
+        (20.0, 0.25, ", about 60 s left"),
+        (100.0, 0.25, ", about 5 min left"),
+        (40_000.0, 0.25, ", about 33 h left"),
+        (40_001.0, 0.1, ""),  # another stage
+        (40_011.0, 0.55, ", about 10 s left"),
+    ):
+        assert remaining.text(part[0]) == text
+
+
+def test_the_estimate_of_a_loop_is_that_of_its_iterations() -> None:
+    """Of one whose count is not known there is none."""
+    progress = Progress()
+    assert progress.part is None
+    progress.begin(4)
+    progress.done = 3
+    assert progress.part == 0.75
+    iterations = iter(range(10))
+    next(iterations)
+    progress.enter(iterations, 10, 10)
+    assert progress.part == 0.1
+    progress.iteration(3)
+    assert progress.part is None
+
+
 def test_what_is_done_may_change(terminal: Terminal) -> None:
     """A function is asked again each second."""
     stage = Activity()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from hloopt.driver.bisecting import Bisecting, BisectOptions, dump_search, dumpe
 from hloopt.dumps import matching_stages
 from hloopt.errors import HlooptError, UsageError
 from hloopt.interpret.plugins import load
-from hloopt.prover.bisection import Bisection
+from hloopt.prover.bisection import Bisection, Examined
 from hloopt.prover.dump_bisect import DumpBisect
 from hloopt.prover.stage_check import StageCheck
 from hloopt.reading import is_dump
@@ -104,7 +105,10 @@ def _bisect_file(
 
     def step(found: Input) -> dict[str, Any]:
         bisecting.at = None
-        with patience("bisecting", found.name, lambda: bisecting.stage):
+        with (
+            _examined_so_far("runs of passes", lambda: bisecting.examined),
+            patience("bisecting", found.name, lambda: bisecting.stage),
+        ):
             record = bisecting.run(found.module, found.name, found.snapshot)
         codes.append(record.exit_code)
         if not ctx.params["as_json"]:
@@ -168,5 +172,24 @@ def _refuse(ctx: click.Context, names: Iterable[str], why: str) -> None:
 
 
 def _run(search: DumpBisect | StageCheck) -> Bisection:
-    with patience("bisecting", search.name, lambda: search.status):
+    if not isinstance(search, DumpBisect):
+        with patience("bisecting", search.name, lambda: search.status):
+            return search.run()
+    with (
+        _examined_so_far("stages", lambda: search.search.examined if search.search else ()),
+        patience("bisecting", search.name, lambda: search.status, part=lambda: search.part),
+    ):
         return search.run()
+
+
+@contextmanager
+def _examined_so_far(what: str, examined: Callable[[], Collection[Examined]]) -> Iterator[None]:
+    """Say after Ctrl-C what the search knew by then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        rows = examined()
+        bad = next((row.name for row in rows if row.outcome in ("differs", "fails")), None)
+        known = f"{bad} is the first known to be wrong" if bad else "none of them known to be wrong"
+        click.echo(f"\n{len(rows)} {what} examined, {known}", err=True)
+        raise

@@ -10,7 +10,7 @@ import click
 from hloopt.cli.files import InputText, open_texts, read_input
 from hloopt.cli.json_out import write_json
 from hloopt.cli.messages import each_error, error_json, show_errors
-from hloopt.cli.waiting import patience, progress
+from hloopt.cli.waiting import interrupted, patience, progress
 from hloopt.errors import HlooptError, ParseError, UsageError
 from hloopt.verifier import RULES, violations
 
@@ -46,7 +46,13 @@ def execute(
     texts = open_texts(files)
     with progress(texts, lambda text: text.name) as each:
         for text in each:
-            row, worst = _check(text, as_json=as_json, alone=len(texts) == 1)
+            try:
+                row, worst = _check(text, as_json=as_json, alone=len(texts) == 1)
+            except KeyboardInterrupt:
+                if not rows:
+                    raise
+                code = interrupted(len(rows), len(texts), "files")
+                break
             rows.append(row)
             code = max(code, worst)
     if as_json:

@@ -12,7 +12,7 @@ from hloopt.cli.files import Input, each_input, open_texts
 from hloopt.cli.json_out import write_json
 from hloopt.cli.options import PICK
 from hloopt.cli.predicting import note_other_devices, predictor
-from hloopt.cli.waiting import patience
+from hloopt.cli.waiting import INTERRUPTED, patience
 from hloopt.dumps import matching_modules, matching_stages, pick, read_dump
 from hloopt.errors import UsageError
 from hloopt.report.console import product
@@ -89,11 +89,12 @@ def _priced(
         codes.append(code)
         costs = pricer.costs([row["cost"] for row in rows if "cost" in row], sort)
         dumps.append({"folder": name, **costs.to_json()})
-        if as_json:
-            continue
-        if len(files) > 1:
-            click.echo(f"{name}:")
-        costs.show(product())
+        if not as_json:
+            if len(files) > 1:
+                click.echo(f"{name}:")
+            costs.show(product())
+        if code == INTERRUPTED:
+            break
     if as_json:
         write_json("ls", {"dumps": dumps})
     return max(codes)

@@ -48,7 +48,8 @@ def execute(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     texts = _texts(files, options)
 
     def step(found: Input) -> dict[str, Any]:
-        with patience("running", found.name, lambda: str(runner.stage), alone=len(texts) == 1):
+        at, alone = runner.stage, len(texts) == 1
+        with patience("running", found.name, at.__str__, part=lambda: at.part, alone=alone):
             report = runner.run(Task(found.module, found.name, found.snapshot))
         for target in custom_call_targets(found.module):
             unused.pop(target, None)

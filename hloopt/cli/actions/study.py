@@ -16,7 +16,7 @@ from hloopt.cli.json_out import write_json
 from hloopt.cli.study_out import check_folder, check_page
 from hloopt.cli.study_runner import Studied, StudyRunner
 from hloopt.cli.study_setup import StudyOptions, chosen_devices, chosen_modules, chosen_plan
-from hloopt.cli.waiting import progress
+from hloopt.cli.waiting import INTERRUPTED, interrupted, progress
 from hloopt.driver.writing import write_text
 from hloopt.errors import UsageError
 from hloopt.report.console import product
@@ -25,6 +25,8 @@ from hloopt.report.study_gate import parse_gate
 from hloopt.report.study_page import study_page
 from hloopt.report.study_table import show_study
 from hloopt.runtime.tolerance import Tolerance
+from hloopt.study.cells import Cell
+from hloopt.study.devices import way_of
 
 if TYPE_CHECKING:
     from hloopt.report.study_gate import RatioGate, Reached
@@ -104,9 +106,33 @@ def _fill(study: Study, found: Sequence[Studied], runner: StudyRunner) -> None:
         one, strategy, device = cell
         return f"{one.row.name}, {strategy.name}, {device}"
 
-    with progress(wanted, called) as each:
-        for one, strategy, device in each:
-            study.cells.append(runner.cell(one, strategy, device))
+    try:
+        with progress(wanted, called) as each:
+            for one, strategy, device in each:
+                study.cells.append(runner.cell(one, strategy, device))
+    except KeyboardInterrupt:
+        if not study.cells:
+            raise
+        interrupted(len(study.cells), len(wanted), "cells")
+        _leave_out(study, wanted[len(study.cells) :])
+
+
+def _leave_out(study: Study, rest: Sequence[tuple[Studied, Strategy, str]]) -> None:
+    """Mark the cells that were not made, and leave out modules that have no others."""
+    begun = {cell.module for cell in study.cells}
+    study.modules = [row for row in study.modules if row.name in begun]
+    study.cells += [
+        Cell(
+            one.row.name,
+            strategy.name,
+            device,
+            way_of(device),
+            problem="interrupted",
+            code=INTERRUPTED,
+        )
+        for one, strategy, device in rest
+        if one.row.name in begun
+    ]
 
 
 def _code(study: Study, verdicts: Sequence[tuple[RatioGate, Sequence[Reached]]], code: int) -> int:

@@ -14,9 +14,9 @@ from hloopt.errors import UsageError
 from hloopt.ir import Instruction
 from hloopt.kernels.selection.candidate import Candidate
 from hloopt.kernels.spec import Tile
-from hloopt.rewrite.plugins import error_text, load_function, user_line
 from hloopt.rewrite.spec import did_you_mean
 from hloopt.targets import Target
+from hloopt.user_code import error_text, load_function, user_line
 
 __all__ = ["Answer", "Selector", "ask", "find_selector", "load_rule", "pick"]
 
