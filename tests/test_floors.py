@@ -24,6 +24,7 @@ FLOORS = {
     "graphs": 0,
     "lazy_table": 0,
     "spelling": 0,
+    "user_code": 0,
     "textproto": 0,
     "toml_text": 0,
     "visible_text": 0,

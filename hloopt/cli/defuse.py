@@ -7,6 +7,7 @@ import click
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.output_options import PRINT
+from hloopt.cli.words import OneOf
 
 __all__ = ["command"]
 
@@ -29,7 +30,7 @@ __all__ = ["command"]
 @click.option("-o", "--output", metavar="OUT", help="A file or directory; '-' is stdout.")
 @click.option(
     "--emit",
-    type=click.Choice(["hlo", "proto"]),
+    type=OneOf(["hlo", "proto"]),
     default="hlo",
     show_default=True,
     help="Form of the output. proto is an HloProto, as for OUT called .pb.",

@@ -292,8 +292,8 @@ def each_input(
                 show_error(error)
                 row["error"] = error_json(error)
                 code = max(code, error.exit_code)
-            except (BrokenPipeError, click.exceptions.Exit, click.ClickException):
-                raise
+            except (OSError, click.exceptions.Exit, click.ClickException):
+                raise  # what reading or writing files raises is among the errors above
             except Exception as defect:
                 if alone:
                     raise

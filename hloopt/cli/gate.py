@@ -7,6 +7,7 @@ import click
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import json_option, pick_options
 from hloopt.cli.time_options import target_options
+from hloopt.cli.words import complete_limits
 
 __all__ = ["command"]
 
@@ -20,6 +21,7 @@ __all__ = ["command"]
     multiple=True,
     required=True,
     metavar="GATES",
+    shell_complete=complete_limits,
     help="The limits: 'kernels<=+0,peak<=+2%,time<=3ms'. Figures: kernels, launches, bytes, peak, flops, "
     "transcendentals, instructions, time. A limit is a number, or with a sign relative to BASE (may be "
     "repeated).",

@@ -7,6 +7,7 @@ import click
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import json_option, pick_options
 from hloopt.cli.time_options import target_options
+from hloopt.cli.words import OneOf, complete_instruction
 
 __all__ = ["command"]
 
@@ -17,7 +18,7 @@ __all__ = ["command"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["svg", "dot", "model-explorer", "perfetto"]),
+    type=OneOf(["svg", "dot", "model-explorer", "perfetto"]),
     default="svg",
     show_default=True,
     metavar="FORM",
@@ -28,6 +29,7 @@ __all__ = ["command"]
 @click.option(
     "--at",
     metavar="NAME",
+    shell_complete=complete_instruction,
     help="Draw this computation, or around this instruction. With svg; of an instruction that has a "
     "body, the body. The entry by default.",
 )

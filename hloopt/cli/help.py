@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from hloopt.cli.replaced import replacement
+from hloopt.cli.words import complete_files
 
 __all__ = ["GroupedCommand", "full_help"]
 
@@ -42,6 +43,7 @@ class GroupedCommand(click.Command):
         super().__init__(*arguments, **keywords)
         self.groups = dict(groups or {})
         self.bare = dict(bare or {})
+        complete_files(self.params)
         self.declared_in = str(getattr(self.callback, "__module__", None))
 
     def invoke(self, ctx: click.Context) -> Any:

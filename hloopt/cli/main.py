@@ -14,6 +14,7 @@ from hloopt import __version__
 from hloopt.cli.messages import error_json, show_defect, show_error
 from hloopt.cli.options import JSON_WANTED
 from hloopt.cli.streams import prepare_streams
+from hloopt.cli.words import OneOf
 from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.process_notes import notes
 from hloopt.spelling import nearest
@@ -99,7 +100,7 @@ def _of_every_command(*, hidden: bool) -> list[click.Option]:
     return [
         click.Option(
             ["--color"],
-            type=click.Choice(["auto", "always", "never"]),
+            type=OneOf(["auto", "always", "never"]),
             expose_value=False,
             callback=_colour,
             hidden=hidden,
@@ -227,7 +228,8 @@ def main() -> None:
         click.echo(f"hloopt: error: out of memory: {error or 'allocation failed'}", err=True)
         code = UnsupportedError.exit_code
     except OSError as error:
-        click.echo(f"hloopt: error: {error}", err=True)
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"hloopt: error: {place}{error.strerror or error}", err=True)
         code = 2
     except Exception as error:  # noqa: BLE001 - a user is shown no traceback
         show_defect(error)

@@ -6,7 +6,7 @@ import click
 
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import json_option
-from hloopt.cli.words import complete_opcode, complete_target
+from hloopt.cli.words import OneOf, complete_opcode, complete_target
 
 __all__ = ["command"]
 
@@ -16,7 +16,7 @@ __all__ = ["command"]
 @click.option("--unsupported", is_flag=True, help="Only opcodes that cannot be evaluated yet.")
 @click.option(
     "--device",
-    type=click.Choice(["gpu", "native"]),
+    type=OneOf(["gpu", "native"]),
     help="List the kernels of gpu or native. And for which element types, and why others have none.",
 )
 @click.option(

@@ -9,6 +9,7 @@ from hloopt.cli.kernel_options import KERNELS
 from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.output_options import PRINT, WATCH
 from hloopt.cli.pipeline_options import PASSES
+from hloopt.cli.words import OneOf
 
 __all__ = ["command"]
 
@@ -37,7 +38,7 @@ __all__ = ["command"]
 @WATCH
 @click.option(
     "--emit",
-    type=click.Choice(["hlo", "xla", "proto", "stablehlo", "mlir.bc"]),
+    type=OneOf(["hlo", "xla", "proto", "stablehlo", "mlir.bc"]),
     default="hlo",
     show_default=True,
     metavar="FORM",

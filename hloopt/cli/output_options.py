@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from hloopt.cli.options import OptionGroup, option
+from hloopt.cli.words import OneOf, complete_pass
 
 __all__ = ["PRINT", "WATCH"]
 
@@ -14,17 +13,19 @@ WATCH = OptionGroup(
         "--print-before",
         multiple=True,
         metavar="PASS",
+        shell_complete=complete_pass,
         help="Print HLO before each run of a pass, or 'all'.",
     ),
     option(
         "--print-after",
         multiple=True,
         metavar="PASS",
+        shell_complete=complete_pass,
         help="Print HLO after each change by a pass, or 'all'.",
     ),
     option(
         "--print-changed",
-        type=click.Choice(["hlo", "diff"]),
+        type=OneOf(["hlo", "diff"]),
         metavar="[=diff]",
         help="Print HLO after each change, or the difference. Before the first pass, too; with =diff "
         "only what changed.",
@@ -40,7 +41,7 @@ WATCH = OptionGroup(
     option("--verify-each", is_flag=True, help="Verify the module after every pass."),
     option(
         "--remarks",
-        type=click.Choice(["passed", "missed", "all"]),
+        type=OneOf(["passed", "missed", "all"]),
         metavar="KIND",
         help="Print rewrites: passed, missed or all. Those that were made, or nearly made, each with its "
         "reason and the line of the program.",

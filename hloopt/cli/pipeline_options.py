@@ -5,7 +5,14 @@ from __future__ import annotations
 import click
 
 from hloopt.cli.options import OptionGroup, option
-from hloopt.cli.words import complete, complete_fuel, complete_pass, complete_pipeline, one_of
+from hloopt.cli.words import (
+    OneOf,
+    complete,
+    complete_fuel,
+    complete_pass,
+    complete_pipeline,
+    one_of,
+)
 
 __all__ = ["COMMON_PASSES", "PASSES"]
 
@@ -27,7 +34,7 @@ PASSES = OptionGroup(
     option(
         "-O",
         "level",
-        type=click.Choice(["0", "1", "2", "3"]),
+        type=OneOf(["0", "1", "2", "3"]),
         help="A named pipeline, -O2 by default. 0 does nothing; 1 cleans up and folds constants; 2 also "
         "simplifies the whole module and fuses as XLA's GPU compiler does; 3 also trades work for fewer "
         "kernels and runs whole loops as one kernel each. XLA's own order of passes is --passes "

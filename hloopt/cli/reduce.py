@@ -9,6 +9,7 @@ from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.pipeline_options import PASSES
 from hloopt.cli.tolerance_options import TOLERANCE
 from hloopt.cli.trial_options import EXECUTOR, TRIALS
+from hloopt.cli.words import complete_pipeline
 
 __all__ = ["command"]
 
@@ -46,6 +47,7 @@ _RUNS = ("device", "rounding")
 @click.option(
     "--against",
     metavar="TEXT",
+    shell_complete=complete_pipeline,
     help="Compare with the module after this pipeline. Instead of the module as given.",
 )
 @PASSES

@@ -17,7 +17,7 @@ from hloopt.cli.options import (
 from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES
 from hloopt.cli.tolerance_options import TOLERANCE
 from hloopt.cli.trial_options import PARTICIPANTS, ROUNDING, participants_of, rounding_of
-from hloopt.cli.words import complete
+from hloopt.cli.words import OneOf, complete
 
 __all__ = ["PROFILING", "command"]
 
@@ -26,7 +26,7 @@ PROFILING = OptionGroup(
     "profiling",
     option(
         "--kernels",
-        type=click.Choice(["warm", "cold"]),
+        type=OneOf(["warm", "cold"]),
         metavar="[=cold]",
         help="Time each kernel of the optimised form. Each has its line of the program; on gpu they are "
         "always timed, and with =cold each begins with an empty second-level cache.",
@@ -148,9 +148,7 @@ def _participants(
     help=f"{PARTICIPANTS} With mpi, or 2x4,mpi, on the processes that mpiexec started; else they are threads.",
 )
 @PASSES.only(*COMMON_PASSES)
-@click.option(
-    "--rounding", type=click.Choice(["exact", "excess"]), callback=rounding_of, help=ROUNDING
-)
+@click.option("--rounding", type=OneOf(["exact", "excess"]), callback=rounding_of, help=ROUNDING)
 @custom_call_option
 @json_option
 def command() -> None:

@@ -7,6 +7,7 @@ import click
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import files_argument, json_option
 from hloopt.cli.time_options import profile_option, target_options
+from hloopt.cli.words import OneOf
 
 __all__ = ["command"]
 
@@ -24,7 +25,7 @@ __all__ = ["command"]
 @profile_option
 @click.option(
     "--by",
-    type=click.Choice(["kernel", "source", "opcode"]),
+    type=OneOf(["kernel", "source", "opcode"]),
     default="kernel",
     show_default=True,
     metavar="WHAT",

@@ -9,7 +9,7 @@ from hloopt.cli.options import PICKED, files_argument, json_option
 from hloopt.cli.pipeline_options import PASSES
 from hloopt.cli.time_options import model_of
 from hloopt.cli.tolerance_options import TOLERANCE
-from hloopt.cli.words import complete, complete_model
+from hloopt.cli.words import complete, complete_model, complete_pipeline, complete_strategy
 
 __all__ = ["command"]
 
@@ -35,11 +35,13 @@ __all__ = ["command"]
     "--strategy",
     multiple=True,
     metavar="[NAME=]PASSES",
+    shell_complete=complete_pipeline,
     help="Compare this, too: O2 or mine=simplify,cse. Without any: O0 to O3 (may be repeated).",
 )
 @click.option(
     "--baseline",
     metavar="NAME",
+    shell_complete=complete_strategy,
     help="What the others are compared with [the first]. The name of a strategy.",
 )
 @PASSES.only("pass_file", "fusion_rule")
@@ -95,6 +97,7 @@ __all__ = ["command"]
     "gates",
     multiple=True,
     metavar="[NAME=]RATIO",
+    shell_complete=complete_strategy,
     help="Exit with 6 unless it is so much faster. The strategy, or without NAME the fastest one, has to "
     "be so many times as fast as the baseline, for each module on each device (may be repeated).",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hloopt.cli.options import OptionGroup, option
-from hloopt.cli.words import complete
+from hloopt.cli.words import OneOf, complete
 
 __all__ = [
     "EXECUTOR",
@@ -100,7 +100,7 @@ EXECUTOR = OptionGroup(
     ),
     option(
         "--rounding",
-        type=click.Choice(["exact", "excess"]),
+        type=OneOf(["exact", "excess"]),
         callback=rounding_of,
         help=ROUNDING,
     ),

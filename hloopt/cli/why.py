@@ -7,7 +7,7 @@ import click
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import files_argument, json_option
 from hloopt.cli.time_options import profile_option, target_options
-from hloopt.cli.words import complete, one_of
+from hloopt.cli.words import complete, complete_pipeline, one_of
 
 __all__ = ["command"]
 
@@ -41,6 +41,7 @@ __all__ = ["command"]
     "--passes",
     "pipeline",
     metavar="TEXT|FILE.toml",
+    shell_complete=complete_pipeline,
     help="Passes that stand for the target's compiler. xla-gpu-2026 for a GPU, O2,copy-insertion for "
     "others.",
 )

@@ -5,28 +5,45 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from hloopt.spelling import nearest
+
 __all__ = [
     "Completion",
+    "OneOf",
     "complete",
+    "complete_files",
     "complete_fuel",
     "complete_instruction",
     "complete_kernel",
+    "complete_limits",
     "complete_model",
     "complete_opcode",
     "complete_pass",
     "complete_pipeline",
     "complete_preset",
+    "complete_strategy",
     "complete_target",
     "one_of",
 ]
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    _Choice: TypeAlias = click.Choice[str]
+    _ParamType: TypeAlias = click.ParamType[str]
+else:
+    _Choice, _ParamType = click.Choice, click.ParamType  # not generic in click 8.1
+
 Completion: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
-_LAST_ENTRY = re.compile(r"[^,(]*\Z")
+_FEW = 8  # words that a message lists
+
+_LAST_ENTRY = re.compile(r"[^,(=]*\Z")
+_FILE = re.compile(r"\b(FILE|PATH|OUT|TRACE|FUNCTION)\b")
 _NAME = re.compile(rb"^[ \t]*(?:ROOT[ \t]+)?%?([A-Za-z_][\w.-]*)[ \t]+=[ \t]", re.MULTILINE)
 
 
@@ -42,6 +59,21 @@ def complete(module: str, names: str) -> Completion:
     return complete_names
 
 
+class OneOf(_Choice):
+    """A choice that names the word most like one that it does not know, and of many words no others."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            close = nearest(str(value), self.choices)
+            if not close:
+                raise
+            known = f"'{value}' is not known" if len(self.choices) > _FEW else error.message
+            message = f"{known.rstrip('.')}; did you mean '{close[0]}'?"
+            raise click.BadParameter(message, ctx, param) from None
+
+
 def _names(module: str, names: str) -> list[str]:
     found: Any = getattr(import_module(f"hloopt.{module}"), names)
     return [str(getattr(one, "name", one)) for one in (found() if callable(found) else found)]
@@ -53,7 +85,7 @@ def one_of(module: str, names: str) -> Callable[..., Any]:
     def check(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         given = (value,) if isinstance(value, str) else value
         if given:
-            known = click.Choice(_names(module, names))
+            known = OneOf(_names(module, names))
             for one in given:
                 known.convert(one, param, ctx)
         return value
@@ -92,11 +124,54 @@ def complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str)
     return [f"{pattern}={name}" for name in _beginning((one.name for one in found), start)]
 
 
+def complete_strategy(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of the strategies before on the line; those of a study without any."""
+    given = [text.partition("=")[0] for text in ctx.params.get("strategy") or ()]
+    return _beginning(given or ["O0", "O1", "O2", "O3"], incomplete)
+
+
+def complete_limits(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The figures that the last of the limits may be about."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _beginning(_names("report.gate", "FIGURES"), last)]
+
+
+class _Files(_ParamType):
+    """A text that names a file, or a folder: the shell completes it."""
+
+    name = "text"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Leave it to the shell."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type=self.kind)]
+
+
+_KINDS = {"file": _Files("file"), "dir": _Files("dir")}
+
+
+def complete_files(params: Iterable[click.Parameter]) -> None:
+    """Have the shell complete the options whose values are called files or folders."""
+    for param in params:
+        if param.type is click.STRING and param.metavar is not None:
+            if param.metavar == "DIR":
+                param.type = _KINDS["dir"]
+            elif _FILE.search(param.metavar):
+                param.type = _KINDS["file"]
+
+
 def complete_instruction(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The instructions of the file that precedes on the line; files where there is none."""
     from pathlib import Path  # no other option needs it
 
-    typed = [Path(word) for word in (*(ctx.params.get("files") or ()), *ctx.args)]
+    given = (*(ctx.params.get("files") or ()), ctx.params.get("file") or "", *ctx.args)
+    typed = [Path(word) for word in given if word]
     files = [path for path in typed if path.is_file()]
     if not files:
         return [str(path) for path in sorted(Path().glob(f"{incomplete}*"))]

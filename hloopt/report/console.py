@@ -88,6 +88,9 @@ def _console(*, stderr: bool, pipe_width: int = _PIPE_WIDTH) -> Console:
     # Below what makes texts visible: the colours of a table are meant.
     stream = getattr(stream, "unfiltered", stream)
     if stream.isatty():
+        # rich would still print bold and italic.
+        if os.environ.get("NO_COLOR"):
+            return _Console(file=stream, highlight=False, color_system=None)
         return _Console(file=stream, highlight=False)
     width = Console().width if _columns_given() else pipe_width
     return _Console(file=stream, highlight=False, width=width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import CliRunner
 
 from hloopt.cli.main import cli
 
@@ -33,3 +34,68 @@ def test_classes_of_inputs_are_completed() -> None:
     complete = ShellComplete(cli, {}, "hloopt", "_HLOOPT_COMPLETE")
     found = complete.get_completions(["compare", "--special"], "in")
     assert [item.value for item in found] == ["infinite"]
+
+
+FREE = {"ARG=SHAPE", "N|RxP", "N|RxP|mpi", "FLAGS", "CMD"}
+"""Values that have no names: sizes, numbers, flags of XLA and commands of a shell."""
+
+
+def test_every_value_that_has_names_is_completed() -> None:
+    """By words of its own, as a choice, or as a file; or it is a number, or listed above."""
+    names = cli.list_commands(_CONTEXT)
+    commands = {name: cli.get_command(_CONTEXT, name) for name in names}
+    bare = [
+        f"hloopt {name} {parameter.opts[0]} {parameter.metavar}: give it shell_complete="
+        for name, command in commands.items()
+        if command is not None
+        for parameter in command.params
+        if parameter.type is click.STRING
+        and parameter._custom_shell_complete is None
+        and parameter.metavar not in FREE
+    ]
+    assert not bare
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "found"),
+    [
+        (["optimize", "--print-after"], "cs", ["cse"]),
+        (["reduce", "--against"], "O1,cs", ["O1,cse"]),
+        (["why", "--passes"], "xla-gpu-2026", ["xla-gpu-2026"]),
+        (["study", "--strategy"], "mine=O1,cs", ["mine=O1,cse"]),
+        (["study", "--strategy", "mine=O1,cse", "--baseline"], "m", ["mine"]),
+        (["study", "--gate"], "O", ["O0", "O1", "O2", "O3"]),
+        (["gate", "a", "b", "--max"], "kernels<=+0,pe", ["kernels<=+0,peak"]),
+        (["optimize", "-o"], "out", ["file:out"]),
+        (["run", "--inputs"], "in", ["file:in"]),
+        (["optimize", "--dump-dir"], "d", ["dir:d"]),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else value,
+)
+def test_words_and_files_are_completed(words: list[str], start: str, found: list[str]) -> None:
+    """Of an option of each kind; files and folders are left to the shell."""
+    complete = ShellComplete(cli, {}, "hloopt", "_HLOOPT_COMPLETE")
+    items = complete.get_completions(words, start)
+    plain = [one.value if one.type == "plain" else f"{one.type}:{one.value}" for one in items]
+    assert plain == found
+
+
+def test_a_word_that_is_nearly_one_of_few_is_named() -> None:
+    """In the words of click where they are few, alone where they are many."""
+    for words, message in (
+        (
+            ["ls", "--sort", "tme"],
+            "one of 'time', 'peak', 'launches', 'instructions'; did you mean 'time'?",
+        ),
+        (
+            ["why", "--kind", "paralel-scan"],
+            "'paralel-scan' is not known; did you mean 'parallel-scan'?",
+        ),
+        (
+            ["graph", "--format", "xyz"],
+            "'xyz' is not one of 'svg', 'dot', 'model-explorer', 'perfetto'.",
+        ),
+    ):
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == 2
+        assert message in result.output.replace("\n", " ")

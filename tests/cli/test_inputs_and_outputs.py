@@ -379,6 +379,15 @@ def test_a_full_disk_is_a_message(unbuffered: str) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_a_full_disk_ends_a_run_over_several_modules(tmp_path: Path) -> None:
+    """It is not taken for a defect of the first of them."""
+    for name in ("a.hlo", "b.hlo"):
+        (tmp_path / name).write_text(GOOD)
+    words = f"{sys.executable} -m hloopt optimize {tmp_path}/a.hlo {tmp_path}/b.hlo > /dev/full"
+    result = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (2, "hloopt: error: No space left on device\n")
+
+
 def test_an_interrupt_ends_cleanly() -> None:
     """Ctrl-C while reading: exit 130, one word, no traceback."""
     child = subprocess.Popen(

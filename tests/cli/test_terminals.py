@@ -128,6 +128,14 @@ def test_progress_at_a_terminal(
     assert "\x1b[?25l" not in OWN.sub("", sent)
 
 
+@pytest.mark.parametrize("plain", [(), ("--color", "never")], ids=["auto", "never"])
+def test_colours_may_be_turned_off(at_a_terminal: AtATerminal, plain: tuple[str, ...]) -> None:
+    """Bold and italic as well: what is copied, or recorded, is text alone."""
+    code, sent = at_a_terminal("stats", str(SAMPLES / "gather.hlo"), *plain)
+    assert code == 0
+    assert bool(re.search(r"\x1b\[[0-9;]*m", sent)) is not bool(plain)
+
+
 def test_progress_of_several(at_a_terminal: AtATerminal, tmp_path: Path) -> None:
     """With the number of each; tables and errors begin on lines of their own."""
     bad = tmp_path / "bad.hlo"
