@@ -6,6 +6,8 @@ import gc
 import importlib
 import os
 import sys
+from _thread import interrupt_main
+from threading import Timer
 from typing import Any, Final
 
 import click
@@ -201,9 +203,6 @@ def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
     if unraisable.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(unraisable)
         return
-    from _thread import interrupt_main
-    from threading import Timer
-
     Timer(0.01, interrupt_main).start()
 
 

@@ -148,9 +148,8 @@ class _Files(_ParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Leave it to the shell."""
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(incomplete, type=self.kind)]
+        item = import_module("click.shell_completion").CompletionItem
+        return [item(incomplete, type=self.kind)]
 
 
 _KINDS = {"file": _Files("file"), "dir": _Files("dir")}
