@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hloopt.analysis.effects import Effects
@@ -10,9 +10,12 @@ from hloopt.analysis.trip_count import counted_iterations
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
+from hloopt.graphs import reached
 from hloopt.ir import Instruction, Module
+from hloopt.ir.walk import callees
+from hloopt.ops.traits import CONTRACTING
 from hloopt.passes.loops.carried import growth_obstacle
-from hloopt.passes.loops.invariant_motion import InvariantSearch, WhileInvariantMotion
+from hloopt.passes.loops.invariant_motion import MAYBE_COSTLY, InvariantSearch, WhileInvariantMotion
 from hloopt.rewrite import PassLog
 
 __all__ = ["invariants"]
@@ -22,6 +25,9 @@ _FEW: Final = 3
 _LEAST: Final = 1 << 12
 """Bytes that such work reads or writes at least."""
 _SHOWN: Final = 3
+_LITTLE: Final = 0.005
+"""The part of a loop's time up to which work is left out in large modules, where two plans of a loop take
+seconds: a quarter of what a finding must gain, since work that is fused may run in several kernels."""
 
 
 def invariants(subject: Subject) -> Iterator[FindingCandidate]:
@@ -36,8 +42,23 @@ def invariants(subject: Subject) -> Iterator[FindingCandidate]:
             continue
         leaving = InvariantSearch(motion, loop, "body", effects, PassLog()).leaving()
         worth = [value for value in leaving if _size(value) >= _LEAST]
-        if worth:
+        if worth and (subject.is_small or not _is_little(subject, loop, leaving)):
             yield _candidate(subject, loop, worth)
+
+
+def _is_little(subject: Subject, loop: Instruction, leaving: Sequence[Instruction]) -> bool:
+    """Whether work in kernels of its own takes so little beside a loop's products that no plan need tell."""
+    if any(value.op.family in MAYBE_COSTLY for value in leaving):
+        return False
+    called = reached([loop.body], callees)
+    products = (one for computation in called for one in computation if one.opcode in CONTRACTING)
+    return _seconds(subject, leaving) < _LITTLE * _seconds(subject, products)
+
+
+def _seconds(subject: Subject, kernels: Iterable[Instruction]) -> float:
+    """What instructions take while the entry runs once, each as a kernel of its own."""
+    predict = subject.planner.predictor.predict
+    return sum(predict(one).seconds * subject.runs(one)[0] for one in kernels)
 
 
 def _size(value: Instruction) -> int:

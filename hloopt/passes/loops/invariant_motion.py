@@ -16,11 +16,12 @@ from hloopt.passes.loops.carried import CarriedState, growth_obstacle, remove_un
 from hloopt.rewrite import Pass, PassLog
 from hloopt.types import ArrayShape, Shape, leaves
 
-__all__ = ["InvariantSearch", "WhileInvariantMotion"]
+__all__ = ["MAYBE_COSTLY", "InvariantSearch", "WhileInvariantMotion"]
 
 _STEP = "move work out of a loop"
 _ARRANGING = REARRANGING - {"slice"} | {"iota"}
-_MAYBE_COSTLY = ("control", "custom")
+MAYBE_COSTLY = ("control", "custom")
+"""Families of ops that may cost more than all of a program."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class InvariantSearch:
             reason = f"{written} bytes out of {read}, more than size_ratio={ratio:g} times"
             self.log.miss(_STEP, instruction, reason)
             return False
-        if instruction.op.family in _MAYBE_COSTLY or instruction.opcode == "fusion":
+        if instruction.op.family in MAYBE_COSTLY or instruction.opcode == "fusion":
             return instruction.opcode == "fusion" or self.runs(instruction)
         return True
 
