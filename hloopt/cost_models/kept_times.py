@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from hloopt.analysis.emitters.pairs import KernelShape
 from hloopt.analysis.structures import keep
@@ -15,6 +16,9 @@ from hloopt.cost_models.usage import Usage, UsageAnalysis
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.targets import Target
+
+if TYPE_CHECKING:
+    from hloopt.cost_models.block_level import PricedTiling
 
 __all__ = ["KeptTimes"]
 
@@ -28,6 +32,7 @@ class StructureTimes:
     launched  of those that run in the end, where they are others
     pairs     of pairs in one kernel
     kernels   kinds, blocks and threads
+    tilings   of Triton kernels
     """
 
     usages: dict[int, Usage] = field(default_factory=dict)
@@ -35,6 +40,7 @@ class StructureTimes:
     launched: dict[int, RunTime] = field(default_factory=dict)
     pairs: dict[Hashable, RunTime] = field(default_factory=dict)
     kernels: dict[Hashable, KernelShape] = field(default_factory=dict)
+    tilings: dict[Hashable, PricedTiling] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4)

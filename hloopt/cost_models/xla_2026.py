@@ -85,7 +85,9 @@ class Xla2026(KeptTimes):
         if self._block_level is None:
             from hloopt.cost_models.block_level import BlockLevelModel
 
-            self._block_level = BlockLevelModel(self.target, self.usage)
+            self._block_level = BlockLevelModel(
+                self.target, self.usage, self._structures.tilings
+            )
         return self._block_level
 
     def _has_tiles(self, *instructions: Instruction) -> bool:

@@ -79,22 +79,33 @@ class _Placed:
 
     def add(self, one: HeapBuffer, offset: int, stop: int) -> None:
         piece = (offset, stop)
-        for start, end in one.times:
-            for node in self._cover(start, end):
-                self._put(self.whole, node, piece)
-                while node := node >> 1:
-                    self._put(self.below, node, piece)
+        covered, above = self._nodes(one.times)
+        for node in covered:
+            self._put(self.whole, node, piece)
+        for node in above:
+            self._put(self.below, node, piece)
 
     def overlapping(self, times: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """The pieces that are alive at any of the times, sorted."""
         found: set[tuple[int, int]] = set()
-        for start, end in times:
-            for node in self._cover(start, end):
-                found.update(self.below.get(node, ()))
-                while node:
-                    found.update(self.whole.get(node, ()))
-                    node >>= 1
+        covered, above = self._nodes(times)
+        for node in covered:
+            found.update(self.below.get(node, ()))
+            found.update(self.whole.get(node, ()))
+        for node in above:
+            found.update(self.whole.get(node, ()))
         return sorted(found)
+
+    def _nodes(self, times: Sequence[tuple[int, int]]) -> tuple[set[int], set[int]]:
+        """The fewest nodes that together are the times, and all nodes above those, each once."""
+        covered = {node for start, end in times for node in self._cover(start, end)}
+        above: set[int] = set()
+        for node in covered:
+            node >>= 1
+            while node and node not in above:
+                above.add(node)
+                node >>= 1
+        return covered, above
 
     def _put(
         self, where: dict[int, list[tuple[int, int]]], node: int, piece: tuple[int, int]
@@ -102,6 +113,8 @@ class _Placed:
         pieces = where.setdefault(node, [])
         start, stop = piece
         low = bisect_left(pieces, piece)
+        if low > 0 and pieces[low - 1][1] >= stop:
+            return  # it is part of another one
         if low > 0 and pieces[low - 1][1] >= start:
             low -= 1
             start = pieces[low][0]

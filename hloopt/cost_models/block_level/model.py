@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from math import inf, prod
 from typing import TypeAlias
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from hloopt.analysis.backend_config import BlockParameters, block_parameters, is_triton
 from hloopt.analysis.elementwise import is_elementwise
+from hloopt.analysis.structures import keep
 from hloopt.cost_models.block_level.kernel import TiledKernel
 from hloopt.cost_models.block_level.prices import price, register_limit
 from hloopt.cost_models.block_level.results import real_root, tiled_roots
@@ -43,11 +45,20 @@ _Found: TypeAlias = PricedTiling | Untiled
 
 
 class BlockLevelModel:
-    """Tilings by kernel, cached until one of its instructions is invalidated."""
+    """Tilings by kernel, cached until one of its instructions is invalidated.
 
-    def __init__(self, target: Target, usage: UsageAnalysis) -> None:
+    A caller with a table of what is ``known`` by structures on this device passes its own.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        usage: UsageAnalysis,
+        known: dict[Hashable, PricedTiling] | None = None,
+    ) -> None:
         self._target = target
         self._usage = usage
+        self._tilings = {} if known is None else known
         self._best: dict[Instruction, dict[Instruction | None, _Found]] = {}
         self._given: dict[Instruction, RunTime | Untiled] = {}
         self._consumers: dict[Instruction, set[Instruction]] = {}
@@ -87,7 +98,7 @@ class BlockLevelModel:
         by_producer = self._best.setdefault(consumer, {})
         known = by_producer.get(producer)
         if known is None:
-            known = by_producer[producer] = self._search(consumer, producer)
+            known = by_producer[producer] = self._found(consumer, producer)
             if producer is not None:
                 self._consumers.setdefault(producer, set()).add(consumer)
         return known
@@ -129,6 +140,22 @@ class BlockLevelModel:
             return roots
         prices = price(kernel, tiles, roots, self._target, self._flops, parameters)
         return prices.run_time(0)
+
+    def _found(self, consumer: Instruction, producer: Instruction | None) -> _Found:
+        """As ``_search``; of equal kernels once, but for those without tiles, of which the words have names."""
+        structures = self._usage.structures
+        key: Hashable = (
+            structures.of(consumer)
+            if producer is None
+            else structures.pair(producer, consumer)
+        )
+        known = None if key is None else self._tilings.get(key)
+        if known is not None:
+            return known
+        found = self._search(consumer, producer)
+        if key is not None and isinstance(found, PricedTiling):
+            keep(self._tilings, key, found)
+        return found
 
     def _search(self, consumer: Instruction, producer: Instruction | None) -> _Found:
         kernel = TiledKernel(consumer, producer)
