@@ -18,7 +18,6 @@ from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
 from hloopt.prover.compare import compare_modules
-from hloopt.prover.comparing import FirstRuns
 from hloopt.prover.executor import Executor
 from hloopt.prover.trials import Trial, TrialInputs, TrialOptions, made
 from hloopt.rewrite import Controls
@@ -131,7 +130,8 @@ def _moved_by_pairs(module: Module, pairs: Sequence[Instruction]) -> str:
 class _MovedElements:
     """The figure: elements of the results that such rewrites move by more than rounding.
 
-    The subject's own is the same for all of its rewrites, and is counted once.
+    The subject's own is the same for all of its rewrites, and is counted once.  Where some are held back by
+    barriers, all ops as written are still those of the subject, which is evaluated once.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -158,12 +158,12 @@ class _MovedElements:
         for special in ((), ("largest",), ("cancelling",)):
             try:
                 found = compare_modules(
-                    module,
+                    self._module,
                     fast,
                     trials=TrialOptions(trials=1, special=special),
                     executor=Executor("cpu"),
                     tolerance=tolerance,
-                    kept=self._runs if module is self._module else FirstRuns(),
+                    kept=self._runs,
                 )
             except HlooptError:  # a class that no input can be of
                 continue

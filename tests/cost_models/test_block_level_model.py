@@ -12,7 +12,7 @@ import hloopt
 from hloopt.analysis.backend_config import BlockParameters, is_triton, written_parameters
 from hloopt.cost_models.block_level import PricedTiling, Untiled
 from hloopt.cost_models.xla_2026 import Xla2026
-from hloopt.ir import Module, edit
+from hloopt.ir import Module, build, edit
 from hloopt.targets import target
 
 H200 = target("h200")
@@ -201,15 +201,37 @@ def test_a_model_forgets_what_has_changed() -> None:
     """Of pairs, too, whichever of the two has changed."""
     module = _normalized((48, 100), "f32", "add", "divide")
     named = module.entry.by_name
-    model = Xla2026(H200).block_level
-    first = model.best(named["f"], named["q"])
-    assert model.best(named["f"], named["q"]) is first
-    model.forget(named["q"])
-    second = model.best(named["f"], named["q"])
-    assert second is not first
-    assert second == first
+    model = Xla2026(H200)
+    best = model.block_level.best
+
+    def tiled() -> PricedTiling:
+        found = best(named["f"], named["q"])
+        assert isinstance(found, PricedTiling)
+        return found
+
+    first = tiled()
+    root = named["f"].calls.root
+    more = build.make(root, "exponential", (root.operands[0],), {})
+    edit.replace_operand(root, root.operands[0], more)
+    assert tiled() is first
     model.forget(named["f"])
-    assert model.best(named["f"], named["q"]) is not second
+    second = tiled()
+    assert second.run_time.flops > first.run_time.flops
+    edit.set_operands(named["q"], (named["x"], named["x"]))
+    assert tiled() is second
+    model.forget(named["q"])
+    assert tiled().run_time.bytes_read < second.run_time.bytes_read
+
+
+def test_equal_kernels_are_tiled_once() -> None:
+    """Whatever their instructions are called; others are not."""
+    model = Xla2026(H200)
+    found = []
+    for dims in ((48, 100), (48, 100), (48, 200)):
+        named = _normalized(dims, "f32", "add", "divide").entry.by_name
+        found.append(model.block_level.best(named["f"], named["q"]))
+    assert found[0] is found[1]
+    assert found[0] != found[2]
 
 
 SEVERAL = """HloModule m
