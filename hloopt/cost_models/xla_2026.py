@@ -85,9 +85,7 @@ class Xla2026(KeptTimes):
         if self._block_level is None:
             from hloopt.cost_models.block_level import BlockLevelModel
 
-            self._block_level = BlockLevelModel(
-                self.target, self.usage, self._structures.tilings
-            )
+            self._block_level = BlockLevelModel(self.target, self.usage, self._structures.tilings)
         return self._block_level
 
     def _has_tiles(self, *instructions: Instruction) -> bool:

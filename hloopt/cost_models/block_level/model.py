@@ -145,9 +145,7 @@ class BlockLevelModel:
         """As ``_search``; of equal kernels once, but for those without tiles, of which the words have names."""
         structures = self._usage.structures
         key: Hashable = (
-            structures.of(consumer)
-            if producer is None
-            else structures.pair(producer, consumer)
+            structures.of(consumer) if producer is None else structures.pair(producer, consumer)
         )
         known = None if key is None else self._tilings.get(key)
         if known is not None:
