@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hloopt.analysis.liveness import peak
@@ -104,8 +104,8 @@ def on_untried(report: RunReport, options: RunOptions) -> list[str]:
     return [f"special values were not tried ({report.inputs} only): hloopt compare tries them"]
 
 
-def on_not_finite(results: Outputs) -> list[str]:
-    """The caveat where all results agree but hold NaN or infinity."""
+def on_not_finite(results: Outputs, first_made: Callable[[], str]) -> list[str]:
+    """The caveat where all results agree but hold NaN or infinity; ``first_made`` says where they come from."""
     counts = [not_finite(array) for arrays in results for array in arrays]
     broken = [number for number, count in enumerate(counts) if count]
     if not broken:
@@ -114,7 +114,9 @@ def on_not_finite(results: Outputs) -> list[str]:
     participant = f".{first // each}" if len(results) > 1 else ""
     size = results[first // each][first % each].size
     place = f"{counts[first]} of {size} elements of out_{first % each}{participant}"
-    return [f"{len(broken)} of {len(counts)} results hold NaN or infinity: {place}"]
+    made = first_made()
+    about = f"{place}; {made}" if made else place
+    return [f"{len(broken)} of {len(counts)} results hold NaN or infinity: {about}"]
 
 
 def open_numbers(module: Module, expected: Sequence[Any] | None) -> list[str]:

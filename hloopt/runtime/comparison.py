@@ -303,13 +303,14 @@ def explained(scale: Array, kind: DType, allowance: Allowance) -> Array:
     return own if allowance.bound is None else np.minimum(own, allowance.bound)
 
 
-def not_finite(array: Array) -> int:
-    """How many elements are NaN or infinite."""
+def not_finite(array: Array, *, nan: bool = False) -> int:
+    """How many elements are NaN or infinite; NaN alone where ``nan``."""
     kind = of_numpy(array.dtype)
     if not (kind.is_float or kind.is_complex):
         return 0
     flat = np.ascontiguousarray(array).reshape(-1)
-    return sum(
-        int(np.count_nonzero(~np.isfinite(flat[start : start + AT_ONCE].astype(kind.compute))))
-        for start in range(0, flat.size, AT_ONCE)
+    parts = (
+        flat[start : start + AT_ONCE].astype(kind.compute) for start in range(0, flat.size, AT_ONCE)
     )
+    found = (np.isnan(part) if nan else ~np.isfinite(part) for part in parts)
+    return sum(int(np.count_nonzero(part)) for part in found)
