@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hloopt.dataclass import dataclass
+from hloopt.driver.not_finite import first_not_finite
 from hloopt.interpret import evaluate_participants
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.rounding import moved_inputs
@@ -134,6 +135,11 @@ class Reference:
         assert run.said is not None, "it has run"
         self.name, self.results, self.heard = run.name, run.outputs, run.said
         return run.said
+
+    def first_not_finite(self) -> str:
+        """Where the first NaN or infinity of the results comes from; empty where that is not found out."""
+        results = self.results or ()
+        return first_not_finite(self.module, self._arrays, results, self._counts, self._host)
 
     def compared(self, run: TimedRun) -> dict[str, Any]:
         """What a row says of the results of a run and of what was said to the host."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from hloopt.backends import check_device_takes, compile_module
 from hloopt.backends.numpy.threads import thread_count
 from hloopt.dataclass import dataclass
-from hloopt.driver.not_finite import first_not_finite
 from hloopt.driver.notes import (
     bytes_alive,
     check_memory,
@@ -196,12 +195,7 @@ class Runner:
             report.rows.append(RunRow(best.label, **compared))
         assert reference.results is not None, "some program has run"
         report.notes += [
-            *on_not_finite(
-                reference.results,
-                partial(
-                    first_not_finite, reference.module, arrays, reference.results, counts, host
-                ),
-            ),
+            *on_not_finite(reference.results, reference.first_not_finite),
             *on_amended(filled, dropped),
             *done,
             *on_untried(report, options),
