@@ -64,11 +64,12 @@ def entries() -> dict[str, object]:
 def test_every_public_name_has_an_entry_and_an_example() -> None:
     listed, used = entries(), EXAMPLES
     wanted = [f"hloopt.{name}" for name in hloopt.__all__]
-    assert [
+    missing = [
         name for name in wanted if name not in listed and f"hloopt.ir.{name[7:]}" not in listed
-    ] == []
+    ]
+    assert not missing, "give them an entry (::: NAME) on a page of docs/api/"
     unused = [name for name in listed if not re.search(rf"\b{name.rpartition('.')[2]}\b", used)]
-    assert unused == []
+    assert not unused, "use them in an example on a page of docs/api/"
 
 
 def test_every_entry_has_types_and_a_docstring() -> None:
@@ -76,10 +77,10 @@ def test_every_entry_has_types_and_a_docstring() -> None:
         if inspect.isfunction(value):
             signature = inspect.signature(value)
             untyped = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
-            assert not untyped, (name, untyped)
-            assert signature.return_annotation is not signature.empty, name
+            assert not untyped, f"{name} is public: give its parameters types"
+            assert signature.return_annotation is not signature.empty, f"{name} has no return type"
         if inspect.isfunction(value) or inspect.isclass(value):
-            assert inspect.getdoc(value), name
+            assert inspect.getdoc(value), f"{name} is public: give it a docstring"
 
 
 def test_every_error_that_a_function_raises_is_in_its_docstring() -> None:
@@ -90,7 +91,8 @@ def test_every_error_that_a_function_raises_is_in_its_docstring() -> None:
             continue
         raised = set(re.findall(r"^\s+raise (\w+)\(", inspect.getsource(value), re.MULTILINE))
         missing[name] = [one for one in raised if one not in (inspect.getdoc(value) or "")]
-    assert {name: kinds for name, kinds in missing.items() if kinds} == {}
+    unsaid = {name: kinds for name, kinds in missing.items() if kinds}
+    assert not unsaid, "their docstrings have to say that they raise it"
 
 
 def test_every_public_method_has_a_docstring() -> None:
@@ -103,4 +105,4 @@ def test_every_public_method_has_a_docstring() -> None:
                 and not method.startswith("_")
                 and not inspect.getdoc(getattr(value, method))
             ]
-            assert not bare, (name, bare)
+            assert not bare, f"methods of {name}, which is public: give them docstrings"

@@ -17,7 +17,7 @@ from tests.helpers.command_server import commands as served_commands
 ROOT = Path(__file__).resolve().parent.parent
 _FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"(<!-- figures vary -->\n)?```console\n(.*?)```", re.DOTALL)
-_LINK = re.compile(r'(?:\]\(|src="|srcset=")([^)"#\s]+)')
+_LINK = re.compile(r'(?:\]\(|src="|srcset=")([^)"\s]+)')
 _FIGURE = re.compile(r"~|\d[\d.,e+-]*(?: ?(?:ns|us|ms|s|x|[KM]iB)\b)?")
 _PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 PAGES = ("README.md", "samples/README.md", "samples/cartpole/README.md", *_PAGES)
@@ -145,7 +145,8 @@ def test_readme_leads_with_the_two_commands() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= 900
+    words = len((ROOT / "README.md").read_text().split())
+    assert words <= 900, f"README.md has {words} words: shorten it, or move something to docs/"
 
 
 def test_the_python_of_the_readme_runs() -> None:
@@ -166,23 +167,38 @@ def test_the_python_of_the_readme_runs() -> None:
 @pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
 def test_links_within_the_repository_lead_somewhere(page: str) -> None:
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
-    missing = [
-        link
-        for link in _LINK.findall(text)
-        if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()
-    ]
-    assert not missing
+    missing = [link for link in _LINK.findall(text) if "://" not in link and not _leads(page, link)]
+    assert not missing, f"{page} links to what is not there"
+
+
+def _leads(page: str, link: str) -> bool:
+    """Whether there is the file, and in it the heading, that a link names."""
+    place, _, anchor = link.partition("#")
+    target = (ROOT / page).parent / place if place else ROOT / page
+    if not anchor or target.suffix != ".md":
+        return target.exists()
+    headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE) if target.exists() else []
+    return anchor in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
+
+
+def test_a_link_to_no_heading_is_seen() -> None:
+    """Of another page, and of the same one."""
+    assert _leads("docs/index.md", "tutorials/your-pass.md#use-it")
+    assert not _leads("docs/index.md", "tutorials/your-pass.md#use-that")
+    assert not _leads("README.md", "#no-such-heading")
 
 
 def test_every_page_of_the_documentation_is_in_its_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text()
-    assert [page for page in _PAGES if page.removeprefix("docs/") not in f"{index} index.md"] == []
+    missing = [page for page in _PAGES if page.removeprefix("docs/") not in f"{index} index.md"]
+    assert not missing, "link them in docs/index.md"
 
 
 def test_the_site_has_every_page_and_loads_nothing_from_elsewhere() -> None:
     """The plugin for pages opened as files would load a script from another machine, unless one of ours is named."""
     settings = (ROOT / "mkdocs.yml").read_text()
-    assert [page for page in _PAGES if page.removeprefix("docs/") not in settings] == []
+    missing = [page for page in _PAGES if page.removeprefix("docs/") not in settings]
+    assert not missing, "add them to nav in mkdocs.yml"
     (polyfill,) = re.findall(r"polyfills:\n +- (\S+)", settings)
     assert "iframe-worker" in polyfill
     assert (ROOT / "docs" / polyfill).is_file()
@@ -194,7 +210,7 @@ def test_the_recording_is_what_the_commands_print(tmp_path: Path) -> None:
     text = recording.session(tmp_path)
     for name, theme in recording.THEMES.items():
         drawn = (ROOT / "docs" / "images" / f"terminal-{name}.svg").read_text()
-        assert _texts(drawn) == _texts(recording.svg(text, theme))
+        assert _texts(drawn) == _texts(recording.svg(text, theme)), "make recording draws it again"
 
 
 def _texts(svg: str) -> list[str]:

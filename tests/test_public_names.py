@@ -7,7 +7,7 @@ import hloopt
 
 def test_all_is_sorted_and_importable() -> None:
     """Everything listed exists."""
-    assert list(hloopt.__all__) == sorted(hloopt.__all__)
+    assert list(hloopt.__all__) == sorted(hloopt.__all__), "keep hloopt.__all__ in order"
     for name in hloopt.__all__:
         assert getattr(hloopt, name) is not None
 
@@ -21,7 +21,7 @@ def test_nothing_else_is_public() -> None:
         and getattr(value, "__module__", "").startswith("hloopt")
         and name not in hloopt.__all__
     }
-    assert not extra
+    assert not extra, "list them in hloopt.__all__, or begin their names with _"
 
 
 def test_verify_stays_a_function() -> None:

@@ -49,7 +49,7 @@ def test_every_pass_and_its_options_have_their_entry(pages: dict[str, str]) -> N
     for name, kind in PASSES.items():
         missing = [f.name for f in fields(kind) if f"| `{f.name}` |" not in sections[name]]
         assert missing == [], name
-        assert sections[name].count("```hlo\n") == 2, name
+        assert sections[name].count("```hlo\n") == 2, f"give the pass {name} an example"
     escaped = [rule.name.replace("|", "\\|") for rule in RULES.rules]
     assert [rule for rule in escaped if f"`{rule}`" not in sections["simplify"]] == []
 

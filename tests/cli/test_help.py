@@ -38,7 +38,7 @@ def test_short_help_fits_a_screen(name: str | None) -> None:
             (row,) = (
                 line for line in lines if re.match(rf"  (-., )?{option.opts[-1]}(?![-\w])", line)
             )
-            assert re.search(r"\S  +\S", row.strip()), row
+            assert re.search(r"\S  +\S", row.strip()), f"{name}: give it a help text:{row}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -53,7 +53,7 @@ def test_long_help_has_every_word_of_every_option(name: str) -> None:
 
 def test_every_command_is_in_one_group() -> None:
     listed = [name for names in GROUPS.values() for name in names]
-    assert sorted(listed) == sorted(COMMANDS)
+    assert sorted(listed) == sorted(COMMANDS), "GROUPS in cli/main.py says where --help has each"
 
 
 def test_run_has_30_options_at_most() -> None:

@@ -163,7 +163,8 @@ def test_everything_about_a_pass_is_told(kind: type[Pass]) -> None:
     row = describe(kind)
     assert row["summary"].endswith(".")
     assert row["summary"][0].isupper()
-    assert not [option["name"] for option in row["options"] if len(option["meaning"].split()) < 2]
+    bare = [option["name"] for option in row["options"] if len(option["meaning"].split()) < 2]
+    assert not bare, f"{row['name']}: its docstring has a line for each option"
     instance: Any = kind
     assert dataclasses.is_dataclass(kind)
     assert instance.__dataclass_params__.frozen
