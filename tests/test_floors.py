@@ -22,6 +22,7 @@ FLOORS = {
     "process_notes": 0,
     "source": 0,
     "graphs": 0,
+    "numbers": 0,
     "lazy_table": 0,
     "spelling": 0,
     "user_code": 0,

@@ -24,8 +24,8 @@ from hloopt.cache_folder import cache_folder, own_folder
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError, HlooptError
 from hloopt.extras import XLA_PYTHON, install_command, jaxlib_python
+from hloopt.numbers import byte_size
 from hloopt.process_notes import notes
-from hloopt.report.numbers import byte_size
 
 __all__ = ["PARTS", "Part", "examine", "versions"]
 

@@ -10,7 +10,7 @@ from hloopt.backends.numpy.quick_math import QUICK
 from hloopt.errors import UnsupportedError
 from hloopt.ir import Module
 from hloopt.kernels.plan import HostStep, walk_steps
-from hloopt.report.numbers import byte_size
+from hloopt.numbers import byte_size
 from hloopt.runtime.comparison import not_finite
 from hloopt.runtime.memory import memory_limit
 from hloopt.spelling import first_of

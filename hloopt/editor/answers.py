@@ -14,8 +14,8 @@ from hloopt.driver.explaining import ModuleExplained, PlannedModule, plan_to_exp
 from hloopt.editor.document import Named
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.kernels.costs import KernelPrices
+from hloopt.numbers import amount, byte_size, seconds
 from hloopt.report.console import capturing
-from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.spelling import first_of
 from hloopt.types import TupleShape
 

@@ -11,6 +11,7 @@ import numpy as np
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, build, edit
+from hloopt.numbers import byte_size
 from hloopt.rewrite.site import is_replaceable
 
 __all__ = ["constant_bytes", "constants"]
@@ -33,7 +34,8 @@ def constants(subject: Subject) -> Iterator[FindingCandidate]:
     count = "is an array" if len(found) == 1 else f"and {len(found) - 1} more are arrays"
     yield FindingCandidate(
         tuple(dict.fromkeys((largest, *readers, *found[1:]))),
-        f"%{largest.name} {count} of {total:,} bytes{'' if len(found) == 1 else ' in all'} that the function "
+        f"%{largest.name} {count} of {byte_size(total)}{'' if len(found) == 1 else ' in all'} that the "
+        "function "
         "did not get as arguments: it closes over them, so each is part of the program, which is read, "
         "hashed, optimised and stored with it, and the device holds a copy beside the caller's. With other "
         "values it is another program, which is compiled again.",

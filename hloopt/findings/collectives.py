@@ -14,6 +14,7 @@ from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.interpret.groups import DeviceGroup, groups_of
 from hloopt.ir import Instruction, Module, edit
 from hloopt.kernels.costs import KernelCost
+from hloopt.numbers import byte_size
 from hloopt.ops.traits import ASSOCIATIVE, COLLECTIVE, DONES, STARTS
 from hloopt.passes.loops.carried import growth_obstacle
 from hloopt.passes.loops.invariant_motion import InvariantSearch, WhileInvariantMotion
@@ -84,7 +85,7 @@ def in_loops(subject: Subject) -> Iterator[FindingCandidate]:
                 (one,),
                 f"%{one.name} ({_over(one, target)}) is made in each of {runs:,} iterations of "
                 f"%{loop.name}, which change none of its operands: once before the loop is enough. XLA "
-                f"leaves it there: its {one.shape.byte_size:,} bytes would be kept while the loop runs.",
+                f"leaves it there: its {byte_size(one.shape.byte_size)} would be kept while the loop runs.",
                 (
                     FindingRemedy(
                         "model",

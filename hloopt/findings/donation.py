@@ -9,6 +9,7 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, edit
+from hloopt.numbers import byte_size
 from hloopt.passes.copy_insertion import CopyInsertion
 from hloopt.rewrite import same_layout
 from hloopt.rewrite.pass_ import PassLog
@@ -36,7 +37,7 @@ def copies(subject: Subject) -> Iterator[FindingCandidate]:
         yield FindingCandidate(
             (parameter,),
             f"%{parameter.name} is updated in place, but it is an argument that the caller may read "
-            f"again: its {parameter.shape.byte_size:,} bytes are copied first. {_place(index)} has "
+            f"again: its {byte_size(parameter.shape.byte_size)} are copied first. {_place(index)} has "
             "the same shape and could take its memory.",
             _donate([parameter]),
             _Donated({parameter.parameter_number: index}, planned=planned),
@@ -105,7 +106,8 @@ def arguments(subject: Subject) -> Iterator[FindingCandidate]:
     more = f" and {len(parameters) - 4} more" if len(parameters) > 4 else ""
     yield FindingCandidate(
         tuple(parameters),
-        f"{names}{more} ({total:,} bytes) have the shapes of results and are not donated: at the end of a run "
+        f"{names}{more} ({byte_size(total)}) have the shapes of results and are not donated: at the end "
+        "of a run "
         "argument and result are both in memory.",
         _donate(parameters),
         _Donated({parameter.parameter_number: index for parameter, index in pairs}, late=True),

@@ -17,6 +17,7 @@ from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.fusion.fusible import UNCOMPUTED
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
+from hloopt.numbers import byte_size
 from hloopt.ops.traits import MOVING, SOURCES
 from hloopt.rewrite.site import is_replaceable
 
@@ -143,7 +144,7 @@ def _candidate(row: _Repeated, *, on_host: bool) -> FindingCandidate:
     return FindingCandidate(
         (value,),
         f"%{value.name} is computed {where}, with all that leads to it: fusion copies it into its users "
-        f"one by one rather than write its {value.shape.byte_size:,} bytes. Written once and read, it costs "
+        f"one by one rather than write its {byte_size(value.shape.byte_size)}. Written once and read, it costs "
         "less.",
         (
             FindingRemedy(

@@ -9,6 +9,7 @@ from typing import Final
 from hloopt.analysis.backend_config import TRITON, backend_kind
 from hloopt.cost_models.roofline import product_of
 from hloopt.dataclass import dataclass
+from hloopt.findings.attention import kernels_of_passes
 from hloopt.findings.cublaslt import as_calls, library_product
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
@@ -16,10 +17,9 @@ from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.fusion.between import kept_arrays
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.kernels.costs import KernelCost
+from hloopt.numbers import byte_size
 from hloopt.ops.traits import PLUMBING
 from hloopt.pipelines import parse_pipeline
-from hloopt.rewrite import Pipeline
-from hloopt.rewrite.entries import aimed
 from hloopt.rewrite.site import sites
 
 __all__ = ["unfused"]
@@ -115,7 +115,9 @@ def _candidate(
     target = subject.planner.predictor.target.name
     value = _forked(first.dot)
     blocking = () if value is None else tuple(value.users)[:3]
-    fused = FindingCandidate(dots, why, (_HLOOPT, _PALLAS), _Fused(target), blocking)
+    fused = FindingCandidate(
+        dots, why, (_HLOOPT, _PALLAS), kernels_of_passes("product-fusion", target), blocking
+    )
     if not (_is_triton(first.kernel) and any(_has_gelu(dot) for dot in dots)):
         return fused
     return FindingCandidate(dots, why, (_FLAG, _HLOOPT), _called, blocking, instead=fused)
@@ -141,7 +143,8 @@ def _why(subject: Subject, first: _Unfused, readers: Sequence[KernelCost], produ
     )
     return (
         f"The product %{first.dot.name} {where}, and {names} "
-        f"{'reads' if len(first.readers) == 1 else 'read'} its {first.dot.shape.byte_size:,} bytes from memory"
+        f"{'reads' if len(first.readers) == 1 else 'read'} its {byte_size(first.dot.shape.byte_size)} "
+        "from memory"
         f"{f': {reason}' if reason else ''}. {_counted(len(readers), 'such kernel')} after "
         f"{_counted(products, 'product')} {'takes' if len(readers) == 1 else 'take'} {seconds * 1e6:.3g} us."
     )
@@ -186,15 +189,3 @@ def _called(module: Module, places: Sequence[Instruction]) -> bool:
     made = as_calls(places[0].home)
     parse_pipeline("dce").run(module)
     return made
-
-
-class _Fused:
-    """The change: hloopt's pass that makes one kernel of a product and what is around it."""
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-
-    def __call__(self, module: Module, places: Sequence[Instruction]) -> bool:
-        """Whether it made a kernel."""
-        entries = aimed(parse_pipeline("product-fusion,dce").entries, self.target)
-        return bool(Pipeline(entries).run(module).changed)

@@ -11,6 +11,7 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.walk import open_computations
+from hloopt.numbers import byte_size
 from hloopt.types import ArrayShape, DotDims, parts_of
 
 __all__ = ["elements_read", "folded"]
@@ -42,7 +43,7 @@ def folded(subject: Subject) -> Iterator[FindingCandidate]:
             f"All operands of %{heavy.name} are constant{f' since {since}' if since else ''} "
             f"(%{first.name}), so XLA computes it while it compiles: {total:,} elements are read by its "
             "interpreter on one core, and the result is a constant of "
-            f"{instruction.shape.byte_size:,} bytes in the program.",
+            f"{byte_size(instruction.shape.byte_size)} in the program.",
             (
                 FindingRemedy(
                     "model",

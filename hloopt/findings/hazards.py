@@ -25,6 +25,7 @@ from hloopt.prover.executor import Executor
 from hloopt.prover.trials import Trial, TrialInputs, made
 from hloopt.rewrite.site import is_replaceable
 from hloopt.types import Array
+from hloopt.types.dtype import of_numpy
 
 __all__ = ["few_digits", "not_finite"]
 
@@ -212,7 +213,7 @@ def _made_stable(module: Module, places: Sequence[Instruction], form: _Form) -> 
 def _runs(modules: Sequence[Module], change: _Inputs) -> list[list[Array]]:
     """The results of modules on random inputs whose floats are changed; empty where they cannot be run."""
     plain = made(modules[0], Trial(), 1, 1)
-    arrays = [change(one) if one.dtype.kind == "f" else one for one in plain.arrays[0]]
+    arrays = [change(one) if of_numpy(one.dtype).is_float else one for one in plain.arrays[0]]
     with np.errstate(all="ignore"):
         try:
             return [Executor("cpu").run(one, TrialInputs([arrays])).results[0] for one in modules]
@@ -225,7 +226,7 @@ def _count_not_finite(module: Module, form: _Form) -> float:
     counts = [0]
     for change in form.inputs:
         counts += [
-            sum(int((~np.isfinite(one)).sum()) for one in results if one.dtype.kind == "f")
+            sum(int((~np.isfinite(one)).sum()) for one in results if of_numpy(one.dtype).is_float)
             for results in _runs([module], change)
         ]
     return float(max(counts))
@@ -240,6 +241,6 @@ def _count_off(module: Module, form: _Form) -> float:
     for change in form.inputs:
         found = _runs([module, stable_form], change)
         for got, want in zip(*found, strict=True) if found else ():
-            if want.dtype.kind == "f":
+            if of_numpy(want.dtype).is_float:
                 count += int((~np.isclose(got, want, rtol=_OFF, atol=0, equal_nan=True)).sum())
     return float(count)

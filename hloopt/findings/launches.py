@@ -10,6 +10,7 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.costs import KernelCost
+from hloopt.numbers import byte_size
 from hloopt.pipelines import parse_pipeline
 
 __all__ = ["side_by_side"]
@@ -40,7 +41,7 @@ def side_by_side(subject: Subject) -> Iterator[FindingCandidate]:
     largest = max(row.cost.bytes_accessed for row in small)
     yield FindingCandidate(
         tuple(sites),
-        f"{len(small)} kernels of the entry move {largest:,} bytes or less each and take "
+        f"{len(small)} kernels of the entry move {byte_size(largest)} or less each and take "
         f"{seconds * 1e6:.3g} us, nearly all of it launches. They do not wait for each other: "
         "some can be one kernel.",
         (*_one_array(small), FindingRemedy("hloopt", f"{_JOINED} after the other fusions")),

@@ -11,6 +11,7 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, edit
+from hloopt.numbers import byte_size
 from hloopt.ops.traits import PERMUTING
 from hloopt.types import AliasEntry, ArrayShape, Dims, Layout
 
@@ -90,7 +91,7 @@ def _candidate(
 
     return FindingCandidate(
         (parameter,),
-        f"%{parameter.name} is written to memory once more, {parameter.shape.byte_size:,} bytes with "
+        f"%{parameter.name} is written to memory once more, {byte_size(parameter.shape.byte_size)} with "
         f"its dimensions in the order {listed}: {named} wants it so.",
         (
             FindingRemedy(

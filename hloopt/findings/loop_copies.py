@@ -18,6 +18,7 @@ from hloopt.findings.finding import FindingRemedy, LoopBuffer
 from hloopt.findings.planning import ProgramPlan, is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Computation, Instruction, Module, build, edit
+from hloopt.numbers import byte_size
 from hloopt.passes.copy_insertion import CopyInsertion
 from hloopt.passes.loops.unroll import WhileUnroll
 from hloopt.passes.schedule import Schedule
@@ -224,12 +225,10 @@ def _why(module: Module, loop: Instruction, copied: Sequence[_CarriedElement]) -
     more = f" and {len(copied) - 3} more" if len(copied) > 3 else ""
     causes = "; ".join(one.conflict(module) for one in copied[:2])
     if times.known == "at least":
-        often = f"each iteration, {total:,} bytes every time"
+        often = f"each iteration, {byte_size(total)} every time"
     else:
         known = "" if times.known == "exact" else f"{times.known} "
-        often = (
-            f"each of its {known}{times.count:,} iterations, {total * times.count:,} bytes in all"
-        )
+        often = f"each of its {known}{times.count:,} iterations, {byte_size(total * times.count)} in all"
     return f"%{loop.name} copies {arrays}{more} of its state in {often}: {causes}."
 
 

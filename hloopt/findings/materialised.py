@@ -11,6 +11,7 @@ from hloopt.findings.planning import is_planned
 from hloopt.findings.products import is_sure_on_host
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, build, edit
+from hloopt.numbers import byte_size
 from hloopt.passes.loops.carried import CarriedState, growth_obstacle, reads
 from hloopt.passes.loops.elements import is_passed_through
 from hloopt.rewrite.site import is_replaceable, sites
@@ -84,8 +85,10 @@ def _candidate(
     source = ", ".join(f"%{one.name}" for one in made.given[:3]) or "constants alone"
     return FindingCandidate(
         (value, loop),
-        f"%{value.name} is {made.what} of {value.shape.byte_size:,} bytes, which {len(made.ops)} ops make of "
-        f"{source} ({small:,} bytes). It is made before %{loop.name}, and each of {runs:,} iterations reads it "
+        f"%{value.name} is {made.what} of {byte_size(value.shape.byte_size)}, which {len(made.ops)} ops "
+        "make of "
+        f"{source} ({byte_size(small)}). It is made before %{loop.name}, and each of {runs:,} "
+        "iterations reads it "
         "from memory; what makes it would fuse with what reads it.",
         (
             FindingRemedy(

@@ -12,7 +12,7 @@ import numpy as np
 from hloopt.analysis.cost import module_cost
 from hloopt.errors import HlooptError
 from hloopt.findings.finding import FindingRemedy
-from hloopt.findings.stable import is_shifted, shifted
+from hloopt.findings.stable import is_shifted, less_most, made_of, on
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.build import clone_module
@@ -22,8 +22,9 @@ from hloopt.prover.executor import Executor
 from hloopt.prover.trials import Trial, TrialInputs, TrialOptions, made
 from hloopt.rewrite import Controls
 from hloopt.rewrite.regions import named_combiner
-from hloopt.rewrite.site import Site
+from hloopt.rewrite.site import Site, row_major
 from hloopt.runtime.tolerance import FREE, Tolerance
+from hloopt.types.dtype import of_numpy
 
 __all__ = ["inexact_rewrites", "log_sums"]
 
@@ -212,12 +213,14 @@ def log_sums(subject: Subject) -> Iterator[FindingCandidate]:
 
 
 def _log_sum(log: Instruction) -> tuple[Instruction, Instruction] | None:
-    if log.opcode != "log" or log.operands[0].opcode != "reduce":
+    if log.opcode != "log":
         return None
-    total = log.operands[0]
-    if len(total.operands) != 2 or named_combiner(total.to_apply) != "add":
+    total = made_of(log.operands[0], {"convert"})
+    if total.opcode != "reduce" or len(total.operands) != 2:
         return None
-    power = total.operands[0]
+    if named_combiner(total.to_apply) != "add":
+        return None
+    power = made_of(total.operands[0], {"convert"})
     if power.opcode != "exponential" or is_shifted(power.operands[0]):
         return None
     return total, power
@@ -230,8 +233,11 @@ def _shifted(module: Module, places: Sequence[Instruction]) -> bool:
         if found is None:
             return False
         site = Site(log)
-        summed, largest = shifted(*found, site)
-        site.replace(site.make("add", site.make("log", summed), largest))
+        again, largest = less_most(*found, site)
+        if largest.array.dtype != log.array.dtype:
+            largest = site.make("convert", largest, shape=row_major(log.array, log.array.dims))
+        logged = site.make("log", on(site, log.operands[0], found[1], again))
+        site.replace(site.make("add", logged, largest))
     return True
 
 
@@ -239,11 +245,13 @@ def _not_finite(module: Module) -> float:
     """Results that are not finite on random inputs made large."""
     plain = made(module, Trial(), 1, 1)
     large = [
-        array * array.dtype.type(_LARGE) if array.dtype.kind == "f" else array
+        array * array.dtype.type(_LARGE) if of_numpy(array.dtype).is_float else array
         for array in plain.arrays[0]
     ]
     with np.errstate(all="ignore"):
         run = Executor("cpu").run(module, TrialInputs([large]))
     return float(
-        sum(int((~np.isfinite(one)).sum()) for one in run.results[0] if one.dtype.kind == "f")
+        sum(
+            int((~np.isfinite(one)).sum()) for one in run.results[0] if of_numpy(one.dtype).is_float
+        )
     )

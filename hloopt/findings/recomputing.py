@@ -13,6 +13,7 @@ from hloopt.findings.planning import ProgramPlan, is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.build import clone_module, no_collection
+from hloopt.numbers import byte_size
 from hloopt.ops.traits import MOVING
 from hloopt.passes.copy_insertion import CopyInsertion
 from hloopt.passes.rematerialize import Rematerialize
@@ -63,7 +64,8 @@ def _of_gradient(subject: Subject) -> Iterator[FindingCandidate]:
     yield FindingCandidate(
         tuple(kept),
         f"The gradient reads {len(kept)} values{place} from before, "
-        f"{sum(one.shape.byte_size for one in kept):,} bytes as they are written. What fusion does not compute "
+        f"{byte_size(sum(one.shape.byte_size for one in kept))} as they are written. What fusion does "
+        "not compute "
         "again is kept until then, though only cheap ops are between it and products or arguments.",
         (
             FindingRemedy(
@@ -169,7 +171,7 @@ def _one_by_one(subject: Subject) -> Iterator[FindingCandidate]:
     for limit in reversed(limits):
         candidate = FindingCandidate(
             tuple(sites),
-            f"{len(dropped)} arrays ({sum(one.byte_size for one in dropped):,} bytes){place} are kept in "
+            f"{len(dropped)} arrays ({byte_size(sum(one.byte_size for one in dropped))}){place} are kept in "
             f"memory over %{at.name}, where most is needed, for readers that come after it. They follow "
             "in one step each from arrays that are alive there anyway.",
             _remedies(lines, is_gradient, limit),

@@ -9,6 +9,7 @@ from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
 from hloopt.ir import Instruction, Module
+from hloopt.numbers import byte_size
 from hloopt.passes.indexing.scatter_to_select import ScatterToSelect
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import sites
@@ -29,7 +30,8 @@ def selections(subject: Subject) -> Iterator[FindingCandidate]:
         yield FindingCandidate(
             (scatter,),
             f"%{scatter.name} changes one element in each row of {scatter.array}. As a scatter it is a kernel "
-            f"by itself, which needs all {scatter.shape.byte_size:,} bytes of %{scatter.operands[0].name} in "
+            f"by itself, which needs all {byte_size(scatter.shape.byte_size)} of "
+            f"%{scatter.operands[0].name} in "
             "memory; a comparison of the index with each place fuses with what makes and what reads the array.",
             (
                 FindingRemedy(

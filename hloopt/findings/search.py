@@ -54,6 +54,8 @@ _OPENED: Final = (
 
 Broadcasts stay where they are: the compiler's own simplifier divides by the root of one otherwise than by
 the broadcast of a root, and each stage moves them."""
+_FREE: Final = 0.1
+"""The part of a device's memory from which on a program is short of it."""
 _TRIED: Final = 2
 """Candidates of a kind that are tried, for each paragraph wanted; the largest first."""
 
@@ -269,9 +271,11 @@ class _Search:
         """Those that gain most: the part of the whole that the change saves.
 
         Of a real run's time it is that part of what the kernels took there; what it does not have comes last.
+        Memory counts less where most of the device's is free.
         """
         plan, run = self.subject.plan, self.run
-        whole = {"time": plan.seconds, "memory": float(plan.peak_bytes)}
+        room = self.subject.planner.predictor.target.memory_size * _FREE
+        whole = {"time": plan.seconds, "memory": max(float(plan.peak_bytes), room)}
 
         def weight(found: tuple[Finding, Tried]) -> float:
             row = found[0]

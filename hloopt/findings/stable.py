@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
@@ -11,21 +11,23 @@ from hloopt.ir import Instruction
 from hloopt.ops.traits import CONSTRAINTS, MOVING, PASSING_ON, VIEWS, op_table
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.rewrite.regions import combiner_computation, named_combiner
-from hloopt.rewrite.site import Site
+from hloopt.rewrite.site import Site, row_major
 
 __all__ = [
     "exponential_less_one",
     "exponential_minus_one",
     "is_shifted",
+    "less_most",
     "log_near_one",
     "log_of_one_more",
     "log_plus_one",
+    "made_of",
     "masked_after",
     "masked_product",
+    "on",
     "one_where_zero",
     "plain_softmax",
     "self_quotient",
-    "shifted",
     "shifted_softmax",
     "softplus",
     "square_minus_square",
@@ -147,37 +149,47 @@ def is_shifted(given: Instruction) -> bool:
 
 def plain_softmax(last: Instruction) -> _Parts:
     """Exponentials, which nothing was taken off, by their sum."""
-    if last.opcode != "divide" or last.operands[0].opcode != "exponential":
+    if last.opcode != "divide":
         return None
-    power, total = last.operands
-    while total.opcode in ("broadcast", "reshape"):
-        total = total.operands[0]
-    if total.opcode != "reduce" or len(total.operands) != 2 or total.operands[0] is not power:
+    power, total = made_of(last.operands[0], {"convert"}), last.operands[1]
+    total = made_of(total, {"broadcast", "reshape", "convert"})
+    if power.opcode != "exponential" or total.opcode != "reduce" or len(total.operands) != 2:
+        return None
+    if made_of(total.operands[0], {"convert"}) is not power:
         return None
     if named_combiner(total.to_apply) != "add" or is_shifted(power.operands[0]):
         return None
     return last, total, power
 
 
-def shifted(total: Instruction, power: Instruction, site: Site) -> tuple[Instruction, Instruction]:
-    """The sum of exponentials and its largest argument, which was taken off before."""
+def made_of(value: Instruction, opcodes: Collection[str]) -> Instruction:
+    """What a value is made of by these ops of one operand alone."""
+    while value.opcode in opcodes:
+        value = value.operands[0]
+    return value
+
+
+def less_most(
+    total: Instruction, power: Instruction, site: Site
+) -> tuple[Instruction, Instruction]:
+    """The exponentials with the largest argument of a sum taken off, and that."""
     given, dims = power.operands[0], total.dimensions
     dtype = given.array.dtype.name
     kept = tuple(dim for dim in range(given.array.rank) if dim not in dims)
     region = combiner_computation(site.root.module, "maximum", dtype)
     lowest = site.scalar(dtype, -np.inf)
-    most = site.make("reduce", given, lowest, shape=total.shape, dimensions=dims, to_apply=region)
+    shape = row_major(given.array, tuple(given.array.dims[dim] for dim in kept))
+    most = site.make("reduce", given, lowest, shape=shape, dimensions=dims, to_apply=region)
     taken = site.make("broadcast", most, shape=given.shape, dimensions=kept)
-    again = site.make("exponential", site.make("subtract", given, taken))
-    summed = site.make(
-        "reduce",
-        again,
-        total.operands[1],
-        shape=total.shape,
-        dimensions=dims,
-        to_apply=total.to_apply,
-    )
-    return summed, most
+    return site.make("exponential", site.make("subtract", given, taken)), most
+
+
+def on(site: Site, value: Instruction, old: Instruction, new: Instruction) -> Instruction:
+    """A value again, of one that its first operands lead to, with another in place of that."""
+    if value is old:
+        return new
+    first = on(site, value.operands[0], old, new)
+    return site.again(value, first, *value.operands[1:], shape=value.shape)
 
 
 def shifted_softmax(last: Instruction) -> None:
@@ -185,10 +197,9 @@ def shifted_softmax(last: Instruction) -> None:
     parts = plain_softmax(last)
     assert parts is not None, "it has the form"
     site, (_, total, power) = Site(last), parts
-    summed, _ = shifted(total, power, site)
-    kept = tuple(dim for dim in range(last.array.rank) if dim not in total.dimensions)
-    spread = site.make("broadcast", summed, shape=power.shape, dimensions=kept)
-    site.replace(site.make("divide", summed.operands[0], spread, shape=last.shape))
+    again, _ = less_most(total, power, site)
+    both = (on(site, one, power, again) for one in last.operands)
+    site.replace(site.make("divide", *both, shape=last.shape))
 
 
 def log_of_one_more(last: Instruction) -> _Parts:

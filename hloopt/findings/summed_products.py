@@ -13,8 +13,9 @@ from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pattern import splat_literal
 from hloopt.rewrite.regions import named_combiner
 from hloopt.rewrite.site import Site, row_major, sites
+from hloopt.types import Verbatim
 
-__all__ = ["summed"]
+__all__ = ["SummedProduct", "contraction", "dot_of", "sizes", "summed", "summed_value"]
 
 _LEAST: Final = 8
 """The shortest side that is worth a dot: a step of a matrix unit has 8 columns or more (PTX ISA, mma.m16n8k8),
@@ -22,7 +23,7 @@ as native's own products have; what is shorter is often quicker as a sum."""
 
 
 @dataclass(frozen=True)
-class _Contraction:
+class SummedProduct:
     """A sum of products as a dot: the factors, and which dimension of each is which one of the product.
 
     ``lhs`` and ``rhs`` map dimensions of the product to those of the factors; the others of the product are
@@ -44,12 +45,8 @@ def summed(subject: Subject) -> Iterator[FindingCandidate]:
         found = _contraction(total)
         if found is None:
             continue
-        product = _product(total)
-        dims = product.array.dims
-        rows, columns, depth, batch = (
-            prod(dims[dim] for dim in group)
-            for group in (found.left, found.right, found.summed, found.batch)
-        )
+        product = summed_value(total)
+        rows, columns, depth, batch = sizes(found, product)
         times = f"{batch:,} matrix products" if batch > 1 else "a matrix product"
         yield FindingCandidate(
             (total, product),
@@ -68,24 +65,40 @@ def summed(subject: Subject) -> Iterator[FindingCandidate]:
         )
 
 
-def _product(total: Instruction) -> Instruction:
+def sizes(found: SummedProduct, product: Instruction) -> tuple[int, int, int, int]:
+    """Rows, columns, depth and number of the products."""
+    dims = product.array.dims
+    rows, columns, depth, batch = (
+        prod(dims[dim] for dim in group)
+        for group in (found.left, found.right, found.summed, found.batch)
+    )
+    return rows, columns, depth, batch
+
+
+def summed_value(total: Instruction) -> Instruction:
     """What is summed, before it is widened."""
     value = total.operands[0]
     return value.operands[0] if value.opcode == "convert" else value
 
 
-def _contraction(total: Instruction) -> _Contraction | None:
+def _contraction(total: Instruction) -> SummedProduct | None:
     """The dot that a sum is, where each factor has a dimension of its own and no side is short."""
+    product = summed_value(total)
+    return contraction(total, product.operands) if product.opcode == "multiply" else None
+
+
+def contraction(total: Instruction, factors: Sequence[Instruction]) -> SummedProduct | None:
+    """The dot that a sum of products of these factors is; None where there is none, or it is short."""
     if len(total.operands) != 2 or named_combiner(total.to_apply) != "add":
         return None
-    product, start = _product(total), total.operands[1]
+    product, start = summed_value(total), total.operands[1]
     dtype = total.array.dtype
-    if product.opcode != "multiply" or not (dtype.is_float and product.array.dtype.is_float):
+    if not (dtype.is_float and product.array.dtype.is_float):
         return None
     literal = splat_literal(start)
     if literal is None or literal.array is None or literal.array.any() or dtype.bits < 32:
         return None
-    (lhs, here), (rhs, there) = (_factor(operand) for operand in product.operands)
+    (lhs, here), (rhs, there) = (_factor(factor) for factor in factors)
     summed_dims = tuple(total.dimensions)
     kept = [dim for dim in range(product.array.rank) if dim not in summed_dims]
     if not all(dim in here and dim in there for dim in summed_dims):
@@ -98,7 +111,7 @@ def _contraction(total: Instruction) -> _Contraction | None:
         return None
     if any(prod(dims[dim] for dim in group) < _LEAST for group in (left, right, summed_dims)):
         return None
-    return _Contraction((lhs, rhs), here, there, batch, left, right, summed_dims)
+    return SummedProduct((lhs, rhs), here, there, batch, left, right, summed_dims)
 
 
 def _factor(value: Instruction) -> tuple[Instruction, dict[int, int]]:
@@ -114,17 +127,25 @@ def _as_dot(module: Module, places: Sequence[Instruction]) -> bool:
     found = _contraction(total)
     if found is None:
         return False
-    site, shape = Site(total), total.array
+    site = Site(total)
+    site.replace(dot_of(site, found, total))
+    return True
+
+
+def dot_of(
+    site: Site, found: SummedProduct, total: Instruction, precision: Verbatim | None = None
+) -> Instruction:
+    """The dot, in the type of the sum and in the order of its dimensions."""
     order = (*found.batch, *found.left, *found.right)
-    dims = _product(total).array.dims
+    dims = summed_value(total).array.dims
     dot = site.make(
         "dot",
         *found.factors,
-        shape=row_major(shape, tuple(dims[dim] for dim in order)),
+        shape=row_major(total.array, tuple(dims[dim] for dim in order)),
         lhs_batch_dims=tuple(found.lhs[dim] for dim in found.batch),
         rhs_batch_dims=tuple(found.rhs[dim] for dim in found.batch),
         lhs_contracting_dims=tuple(found.lhs[dim] for dim in found.summed),
         rhs_contracting_dims=tuple(found.rhs[dim] for dim in found.summed),
+        **({"operand_precision": precision} if precision else {}),
     )
-    site.replace(site.transpose(dot, tuple(order.index(dim) for dim in sorted(order))))
-    return True
+    return site.transpose(dot, tuple(order.index(dim) for dim in sorted(order)))

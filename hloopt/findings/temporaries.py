@@ -12,6 +12,7 @@ from hloopt.fusion.between import ArrayBetween, kept_arrays
 from hloopt.fusion.explained import Edge, ExplainedRefusal
 from hloopt.fusion.provenance import FusionNode
 from hloopt.ir import Instruction, Module
+from hloopt.numbers import byte_size
 
 __all__ = ["between", "largest_kept"]
 
@@ -103,7 +104,8 @@ def _kept(row: ArrayBetween) -> RefusedArray | None:
 def _why(row: ArrayBetween, edges: Sequence[Edge], words: Sequence[ExplainedRefusal]) -> str:
     readers = ", ".join(f"%{edge.consumer.name} ({edge.consumer.opcode})" for edge in edges[:3])
     more = f" and {len(edges) - 3} more" if len(edges) > 3 else ""
-    text = f"%{row.node.name} is written to memory, {row.node.byte_size:,} bytes, and read by {readers}{more}"
+    text = f"%{row.node.name} is written to memory, {byte_size(row.node.byte_size)}, and read by "
+    f"{readers}{more}"
     if not words:
         return f"{text}; no strategy looked at the pair."
     last = words[0]

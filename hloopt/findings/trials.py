@@ -17,6 +17,7 @@ from hloopt.findings.planning import Planner, ProgramPlan
 from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.costs import KernelCost
+from hloopt.numbers import byte_size
 from hloopt.ops import traits
 from hloopt.prover.compare import compare_modules
 from hloopt.prover.comparing import FirstRuns
@@ -50,6 +51,8 @@ _BYTES: Final = 2e9
 _LAUNCHES: Final = 50_000
 _BYTES_MADE: Final = 1e10
 """The most that a module may compute, move, launch and make for its results to be compared here."""
+_ARRAY: Final = 1 << 27
+"""Bytes of the largest array: bounds of errors keep some twenty of a size."""
 
 
 @dataclass(frozen=True)
@@ -338,8 +341,8 @@ def _objection(measure: Measure, before: ProgramPlan, after: ProgramPlan) -> str
     return "a run would take too long" if slower else "the gain is of another cause"
 
 
-def _as_written(module: Module) -> tuple[float, float]:
-    """Flops, and bytes of results, of all ops as they are written, as often as they run."""
+def _as_written(module: Module) -> tuple[float, float, float]:
+    """Flops, and bytes of results, of all ops as written, as often as they run; bytes of the largest."""
     runs = executions(module, lambda one: float(one.shape.byte_size))
     ops = [
         (run.counted, one)
@@ -350,6 +353,7 @@ def _as_written(module: Module) -> tuple[float, float]:
     return (
         sum(times * instruction_cost(one).flops for times, one in ops),
         sum(times * one.shape.byte_size for times, one in ops),
+        max((float(one.shape.byte_size) for _, one in ops), default=0.0),
     )
 
 
@@ -361,9 +365,11 @@ def _verdict(
     if cost.flops > _FLOPS or cost.bytes_accessed > _BYTES or plan.totals.launches > _LAUNCHES:
         return "not verified", "a run takes too long here"
     # The bounds of errors are found op by op; what a plan updates in place is copied in each iteration.
-    flops, size = map(max, zip(*map(_as_written, modules), strict=True))
+    flops, size, largest = map(max, zip(*map(_as_written, modules), strict=True))
     if flops > _FLOPS or size > _BYTES_MADE:
         return "not verified", "the bounds of rounding take too long here"
+    if largest > _ARRAY:
+        return "not verified", f"an array of {byte_size(int(largest))} takes too much memory here"
     try:
         found = compare_modules(
             *modules,

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeGuard, TypeVar
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, walk
 from hloopt.kernels.costs import KernelCost
-from hloopt.report.numbers import seconds
+from hloopt.numbers import seconds
 from hloopt.report.picture import Graph, GraphBox, box_of, is_written
 from hloopt.rewrite.naming import op_name_of
 

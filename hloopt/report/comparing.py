@@ -7,11 +7,11 @@ from typing import Final
 
 from rich.console import Console
 
+from hloopt.numbers import error
 from hloopt.prover.compare import ModulesCompared, TrialCompared
 from hloopt.prover.equivalence import Equivalence
 from hloopt.prover.first_difference import FirstDifference, OperandPair, Site
 from hloopt.report.console import say, table
-from hloopt.report.numbers import error
 
 __all__ = ["difference_lines", "show_compared"]
 

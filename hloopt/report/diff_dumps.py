@@ -13,10 +13,10 @@ from hloopt.display import Displayed
 from hloopt.fusion.matching import KernelGroup
 from hloopt.ir import Instruction
 from hloopt.kernels.costs import KernelCost
+from hloopt.numbers import seconds
 from hloopt.report.console import say, table
 from hloopt.report.fusion_diff import FusionDifference, compare_kernels, figure_text, figures
 from hloopt.report.module_pairs import GivenModule, match_modules
-from hloopt.report.numbers import seconds
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.spelling import first_of
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from hloopt.dumps import Dump, DumpFile, DumpModule, Stage, counts
+from hloopt.numbers import byte_size
 from hloopt.report.console import TableColumn, plain_text, records_table, say
-from hloopt.report.numbers import byte_size
 
 __all__ = ["dump_json", "show_modules", "show_stages", "show_total"]
 

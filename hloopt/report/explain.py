@@ -17,9 +17,9 @@ from hloopt.kernels.limits import Limits
 from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.candidate import Candidate
 from hloopt.kernels.selection.requests import tile_text
+from hloopt.numbers import amount, byte_size, seconds
 from hloopt.report.console import say, table
 from hloopt.report.kernels import choice_json, estimate_json, launch_text
-from hloopt.report.numbers import amount, byte_size, seconds
 
 __all__ = ["explanation_json", "options_that_matter", "show_explanation", "show_summary", "summary"]
 

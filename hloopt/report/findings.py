@@ -23,9 +23,9 @@ from hloopt.findings import (
     RefusedArray,
 )
 from hloopt.findings.peak import WrittenArrays
+from hloopt.numbers import amount, byte_size, seconds
 from hloopt.report.console import TableColumn, paragraph, records_table, say, show_name, table
 from hloopt.report.fit import FittedTable
-from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.report.rewritten import brief_shape
 from hloopt.rewrite.source_lines import lines_text
 
@@ -38,7 +38,10 @@ _MUCH: Final = 1 << 20
 _LINKS: Final = 6
 _GAINLESS: Final = 3
 """Changes without gain that are named, those of time that come nearest to one."""
-_VERDICTS: Final = {"nothing verified": "no result has a finite number, so nothing is verified"}
+_VERDICTS: Final = {
+    "nothing verified": "no result has a finite number, so nothing is verified",
+    "not verified": "the changed module is valid HLO, its results were not compared",
+}
 _HOW: Final = {"model": "in the program", "flag": "XLA flag", "hloopt": "hloopt"}
 
 

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from hloopt.fusion.between import ArrayBetween
 from hloopt.fusion.explained import Edge, KernelFacts
+from hloopt.numbers import byte_size
 from hloopt.report.console import say, table
 from hloopt.report.fusion import why_apart
-from hloopt.report.numbers import byte_size
 
 __all__ = ["kept_json", "show_kept"]
 

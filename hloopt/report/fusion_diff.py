@@ -16,10 +16,10 @@ from hloopt.display import Displayed
 from hloopt.fusion.matching import KernelGroup, Status, match_kernels
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.costs import KernelCost, Totals, kernel_costs, totals
+from hloopt.numbers import amount, byte_size, seconds
 from hloopt.ops.traits import PLUMBING
 from hloopt.report.console import say, table
 from hloopt.report.differences import differences_json, show_differences
-from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.spelling import first_of
 

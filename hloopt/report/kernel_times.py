@@ -13,6 +13,7 @@ from rich.console import Console
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.costs import KernelCost
+from hloopt.numbers import seconds
 from hloopt.profiles.trace_events import (
     PROGRAM_ID,
     TraceEvent,
@@ -22,7 +23,6 @@ from hloopt.profiles.trace_events import (
 )
 from hloopt.report.console import TableColumn, records_table, say
 from hloopt.report.fusion_diff import computes
-from hloopt.report.numbers import seconds
 from hloopt.rewrite.source_lines import kernel_lines
 from hloopt.runtime.timing import ClockSpan, RecordedRun, TimedStep, Timing
 

@@ -17,8 +17,8 @@ from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.selection import Choice
 from hloopt.kernels.selection.requests import tile_text
 from hloopt.kernels.spec import Copy, Fill, KernelPart, KernelSpec, Launch, Tile
+from hloopt.numbers import amount, byte_size, seconds
 from hloopt.report.console import say, table
-from hloopt.report.numbers import amount, byte_size, seconds
 from hloopt.report.prediction import iteration_notes, sum_word
 from hloopt.rewrite.source_lines import lines_text
 

@@ -14,11 +14,11 @@ from hloopt.cost_models.predictor import Predictor
 from hloopt.dataclass import dataclass
 from hloopt.ir import Module
 from hloopt.kernels.costs import KernelCost, kernel_costs
+from hloopt.numbers import seconds
 from hloopt.profiles import read_profile
 from hloopt.profiles.spans import ProgramTimes, TraceProfile
 from hloopt.report.console import TableColumn, records_table, say
 from hloopt.report.fusion_diff import computes
-from hloopt.report.numbers import seconds
 from hloopt.report.prediction import By
 from hloopt.rewrite.source_lines import kernel_lines, lines_text
 from hloopt.spelling import first_of

@@ -10,8 +10,8 @@ from hloopt.analysis.assignment import AssignedValue, BufferAssignment, assign_b
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.ir import Module
+from hloopt.numbers import byte_size
 from hloopt.report.console import say, table
-from hloopt.report.numbers import byte_size
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.types import TupleShape
 

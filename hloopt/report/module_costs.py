@@ -12,8 +12,8 @@ from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.findings import Planner, check_planned_for, is_planned, pipeline_for
 from hloopt.ir import Module
+from hloopt.numbers import byte_size, seconds
 from hloopt.report.console import TableColumn, plain_text, records_table, say
-from hloopt.report.numbers import byte_size, seconds
 from hloopt.rewrite import Pipeline
 
 __all__ = ["SORTS", "ModuleCost", "ModuleCosts", "ModulePricer"]

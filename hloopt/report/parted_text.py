@@ -14,9 +14,9 @@ from hloopt.analysis.differences import Difference
 from hloopt.analysis.parting import Parting, PassResult
 from hloopt.fusion.log_differences import StepPair
 from hloopt.ir import Instruction
+from hloopt.numbers import seconds
 from hloopt.report.console import paragraph, say
 from hloopt.report.diff_dumps import lost_seconds, where_lost
-from hloopt.report.numbers import seconds
 from hloopt.report.parted import FirstDecision, FusedPair, PairParted, PlansParted
 from hloopt.report.xla_facts import moment_facts
 from hloopt.report.xla_history import last_word

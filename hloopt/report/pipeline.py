@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from hloopt.numbers import seconds
 from hloopt.report.console import messages, table
-from hloopt.report.numbers import seconds
 from hloopt.rewrite import PipelineReport
 
 __all__ = ["show_pipeline"]

@@ -26,8 +26,8 @@ from hloopt.kernels.plan import (
 )
 from hloopt.kernels.selection.requests import tile_text
 from hloopt.kernels.spec import Dim3, Fill, KernelSpec, Launch
+from hloopt.numbers import amount, byte_size
 from hloopt.report.console import say, table
-from hloopt.report.numbers import amount, byte_size
 
 if TYPE_CHECKING:
     from hloopt.backends.nvrtc.resources import Resources

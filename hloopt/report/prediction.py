@@ -12,10 +12,10 @@ from hloopt.cost_models.model import Bound
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import ROOFLINE
 from hloopt.kernels.costs import KernelCost
+from hloopt.numbers import byte_size, seconds
 from hloopt.report.console import TableColumn, records_table, say, table
 from hloopt.report.fit import FittedTable
 from hloopt.report.fusion_diff import computes
-from hloopt.report.numbers import byte_size, seconds
 from hloopt.rewrite.source_lines import lines_text
 
 __all__ = ["By", "iteration_notes", "prediction_json", "show_prediction", "sum_word"]

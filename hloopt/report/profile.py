@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
+from hloopt.numbers import amount, byte_size, seconds
 from hloopt.report.console import TableColumn, records_table, say
-from hloopt.report.numbers import amount, byte_size, seconds
 
 if TYPE_CHECKING:
     from hloopt.backends.cuda.profile import Profile

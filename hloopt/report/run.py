@@ -14,8 +14,8 @@ from rich.text import Text
 
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
+from hloopt.numbers import byte_size, error, seconds
 from hloopt.report.console import say, table
-from hloopt.report.numbers import byte_size, error, seconds
 from hloopt.report.profile import profile_json, show_profile
 from hloopt.runtime.comparison import OutputComparison
 from hloopt.runtime.timing import Timing

@@ -15,9 +15,9 @@ from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.ir import Module
 from hloopt.kernels.costs import KernelCost, kernel_costs, totals
+from hloopt.numbers import amount, byte_size
 from hloopt.report.console import TableColumn, records_table, show_name, table
 from hloopt.report.memory import MemoryUse, memory_use
-from hloopt.report.numbers import amount, byte_size
 from hloopt.report.prediction import By, prediction_json, show_prediction
 from hloopt.rewrite.source_lines import lines_text
 from hloopt.types import Shape, TupleShape

@@ -10,7 +10,7 @@ from typing import Any
 
 from hloopt.dataclass import dataclass
 from hloopt.kernels.costs import launches_text
-from hloopt.report.numbers import byte_size, seconds
+from hloopt.numbers import byte_size, seconds
 from hloopt.spelling import first_of
 from hloopt.study.cells import Cell, Measured
 from hloopt.study.devices import way_of

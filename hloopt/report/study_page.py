@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from hloopt.report.numbers import seconds
+from hloopt.numbers import seconds
 from hloopt.report.study import Study, StudyDevice, launch_text, result_text, time_text
 from hloopt.report.study_table import bought_text, notes
 from hloopt.study.cells import Cell, TimeParts

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
+from hloopt.numbers import amount, byte_size
 from hloopt.report.console import table
-from hloopt.report.numbers import amount, byte_size
 from hloopt.targets import Rate, Target
 
 __all__ = ["describe", "overview", "rates", "sheet"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
+from hloopt.numbers import byte_size, seconds
 from hloopt.report.console import say, table
-from hloopt.report.numbers import byte_size, seconds
 from hloopt.spelling import first_of
 
 __all__ = ["last_word", "show_xla_instruction", "show_xla_pair", "show_xla_summary"]

@@ -25,7 +25,7 @@ from hloopt.ir import Module
 from hloopt.kernels.plan import KernelStep, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.selection import KernelSelection, choose
-from hloopt.report.numbers import byte_size
+from hloopt.numbers import byte_size
 from hloopt.rewrite import Pipeline
 from hloopt.targets import find_target
 from tests.helpers.symbolic_plan import WrongReadError, check_plan

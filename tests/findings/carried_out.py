@@ -237,7 +237,14 @@ def main() -> None:
             continue
         if given.lower or not (given.store / f"{name}.json").exists():
             spec = str(given.specs / "h200.txtpb")
-            ask(str(given.store), "--gpu", spec, name, plugin=given.plugin)
+            try:
+                ask(str(given.store), "--gpu", spec, name, plugin=given.plugin)
+            except subprocess.TimeoutExpired:
+                print(
+                    f"{name:30} {kind:16}       left out: XLA compiles longer than {LIMIT} s",
+                    flush=True,
+                )
+                continue
         for target in targets:
             if target in given.target:
                 rows.append(judged(name, kind, target, given.store))

@@ -123,3 +123,11 @@ def test_the_kinds_as_json() -> None:
         "accuracy",
         "compile time",
     }
+
+
+def test_the_list_of_kinds_takes_nothing_else() -> None:
+    """A file, or a kind meant by ``--kinds NAME``, is not passed over."""
+    for given in (["copy"], ["--kind", "copy"]):
+        result = CliRunner().invoke(cli, ["why", "--kinds", *given])
+        assert result.exit_code == 2
+        assert "--kind NAME looks for one kind" in result.stderr

@@ -64,7 +64,7 @@ def test_values_that_change_places_need_two_iterations_in_one(target: str) -> No
     (row,) = found(SWAPPED, "b, u", target=target).rows
     assert "element 1 (%x, f32[100000]" in row.why
     assert "element 1 takes over the old value of element 2" in row.why
-    assert "40 iterations, 48,000,000 bytes in all" in row.why
+    assert "40 iterations, 45.8 MiB in all" in row.why
     assert "unroll=2" in row.remedies[0].text
     assert row.gain.verdict == "equal"
     assert row.gain.after < row.gain.before / 3

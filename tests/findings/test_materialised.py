@@ -64,8 +64,8 @@ def found(making: str, following: str = "v") -> Findings:
 def test_it_is_called_what_it_is(making: str, what: str) -> None:
     """With the bytes that are read of memory, and those that make it."""
     (row,) = found(making).rows
-    assert f"%made is {what} of 4,194,304 bytes" in row.why
-    assert "(4,096 bytes)" in row.why
+    assert f"%made is {what} of 4 MiB" in row.why
+    assert "(4 KiB)" in row.why
     assert row.gain.verdict == "equal"
     assert row.gain.saved > 0
 

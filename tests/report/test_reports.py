@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 import hloopt
+from hloopt.numbers import amount, byte_size, error, seconds
 from hloopt.report.console import table
-from hloopt.report.numbers import amount, byte_size, error, seconds
 from hloopt.report.run import RunReport, RunRow
 from hloopt.report.stats import module_stats
 from hloopt.runtime.judge import compare

@@ -31,6 +31,11 @@ _TARGET = "h200"
 _MEASURED = "host"
 
 
+_LISTS_ALONE = (
+    "--kinds lists the kinds of findings and takes nothing else; --kind NAME looks for one kind"
+)
+
+
 _FOR_ONE = "--kind, --profile and --measure are for one module, not for two compilations"
 
 
@@ -50,6 +55,8 @@ def execute(
 ) -> None:
     """What ``hloopt why`` does."""
     if list_kinds:
+        if files or kinds:
+            raise UsageError(_LISTS_ALONE)
         _list_kinds(as_json=as_json)
         return
     aim = target or (_TARGET if measure is None else _MEASURED)
