@@ -46,7 +46,11 @@ def unfused(subject: Subject) -> Iterator[FindingCandidate]:
     if is_planned(subject.module) or not target.has_threads:
         return
     for computation in open_computations(subject.module):
-        groups = [one for one in attention_groups(computation) if isinstance(one, AttentionGroup)]
+        groups = [
+            one
+            for one in attention_groups(computation)
+            if isinstance(one, AttentionGroup) and _has_exponentials(one)
+        ]
         if not groups:
             continue
         scores = max((one for group in groups for one in group.scores), key=_size)
@@ -62,6 +66,11 @@ def unfused(subject: Subject) -> Iterator[FindingCandidate]:
             kernels_of_passes("attention-recognition", target.name),
             (last,),
         )
+
+
+def _has_exponentials(group: AttentionGroup) -> bool:
+    """Whether the scores are weighted as by a softmax: chains of products are groups, too."""
+    return any(one.opcode == "exponential" for one in group.members)
 
 
 def _size(scores: Instruction) -> int:
