@@ -295,7 +295,7 @@ class _Trial:
         """A copy of the module with those of the changes that can be made, or others; None without any."""
         first = self.group[0]
         if first.changed is not None and instead is None and len(self.group) == 1:
-            verify_module(first.changed)
+            verify_module(first.changed, like=module)
             return first.changed
         copy = clone_module(module)
         found = [
@@ -309,7 +309,7 @@ class _Trial:
             if all(one.computation is not None for one in places):
                 made |= (instead or entry.change)(copy, places)
         if made:
-            verify_module(copy)
+            verify_module(copy, like=module)
         return copy if made else None
 
     @property

@@ -6,7 +6,7 @@ constraints.  The cost is linear in the number of instructions, operands and con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from hloopt.errors import VerifyError
@@ -17,6 +17,7 @@ from hloopt.verifier.calls import CALLING, calling_faults
 from hloopt.verifier.chains import CHAINED, ChainChecks
 from hloopt.verifier.constraints import RULES, Fault
 from hloopt.verifier.devices import DeviceChecks
+from hloopt.verifier.differing import differing
 from hloopt.verifier.header import header_faults
 from hloopt.verifier.links import call_faults, link_faults, order_faults
 from hloopt.verifier.notes import NoteChecks
@@ -28,10 +29,15 @@ __all__ = ["RULES", "verify_module", "violations"]
 Check: TypeAlias = Callable[[Instruction], Iterator[Fault]]
 
 
-def verify_module(module: Module) -> None:
-    """Raise ``VerifyError`` for the first offence: instruction, line, constraint."""
-    for error in violations(module):
-        raise error
+def verify_module(module: Module, like: Module | None = None) -> None:
+    """Raise ``VerifyError`` for the first offence: instruction, line, constraint.
+
+    ``like`` is a sound module of which this one is a changed copy: computations that are the same there, and
+    call only such, are not looked at again.
+    """
+    looked = list(module) if like is None else differing(module, like)
+    for fault in _faults(module, looked):
+        raise fault.error(module)
 
 
 def violations(module: Module) -> Iterator[VerifyError]:
@@ -40,12 +46,12 @@ def violations(module: Module) -> Iterator[VerifyError]:
     Offences of instructions are looked for in a sound graph only, and in the rest of the module where all
     instructions are sound.
     """
-    for fault in _faults(module):
+    for fault in _faults(module, list(module)):
         yield fault.error(module)
 
 
-def _faults(module: Module) -> Iterator[Fault]:
-    for computation in module:
+def _faults(module: Module, looked: Sequence[Computation]) -> Iterator[Fault]:
+    for computation in looked:
         yield from link_faults(module, computation)
         broken = False
         for fault in order_faults(computation):
@@ -61,13 +67,13 @@ def _faults(module: Module) -> Iterator[Fault]:
     if broken:
         return
     checks = _Checks(module)
-    for computation in module:
+    for computation in looked:
         for fault in checks.faults(computation):
             broken = True
             yield fault
     if not broken:
         buffers = BufferChecks()
-        for computation in module:
+        for computation in looked:
             yield from buffers.faults(computation)
     yield from header_faults(module)
 

@@ -11,6 +11,7 @@ import pytest
 import hloopt
 from hloopt.errors import VerifyError
 from hloopt.ir import Computation, Instruction, Module, edit
+from hloopt.ir.build import clone_module
 from hloopt.report.stats import module_stats
 from hloopt.types import (
     AliasEntry,
@@ -516,3 +517,51 @@ def seconds(count: int) -> float:
 def test_the_cost_is_linear_in_the_instructions() -> None:
     """Ten times the instructions take about ten times as long; a quadratic check takes a hundred."""
     assert seconds(20_000) < 30 * seconds(2_000)
+
+
+CALLER = """HloModule m
+
+inner {
+  p = f32[4] parameter(0)
+  ROOT r = f32[4] negate(p)
+}
+
+other {
+  p = f32[4] parameter(0)
+  ROOT r = f32[4] sine(p)
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  a = f32[4] call(x), to_apply=inner
+  ROOT b = f32[4] call(a), to_apply=other
+}
+"""
+
+
+def test_what_a_copy_has_unchanged_is_not_verified_again() -> None:
+    """But what has changed is, and what calls it."""
+    module = hloopt.parse(CALLER)
+    wrong = ArrayShape(module.entry.root.array.dtype, (5,))
+    same = clone_module(module)
+    edit.set_shape(module.computations["other"].root, wrong)
+    edit.set_shape(same.computations["other"].root, wrong)
+    verify_module(same, like=module)
+    with pytest.raises(VerifyError, match="sine: the result shape is"):
+        verify_module(same)
+    edit.set_shape(same.computations["inner"].root, wrong)
+    with pytest.raises(VerifyError, match="negate: the result shape is"):
+        verify_module(same, like=module)
+
+
+def test_the_caller_of_what_has_changed_is_verified() -> None:
+    """Its result has another shape than the call."""
+    module = hloopt.parse(CALLER)
+    copy = clone_module(module)
+    inner = copy.computations["inner"]
+    wider = ArrayShape(copy.entry.root.array.dtype, (5,))
+    for one in inner:
+        edit.set_shape(one, wider)
+    with pytest.raises(VerifyError, match="call") as caught:
+        verify_module(copy, like=module)
+    assert caught.value.line == 15
