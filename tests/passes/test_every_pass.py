@@ -163,6 +163,7 @@ def test_everything_about_a_pass_is_told(kind: type[Pass]) -> None:
     row = describe(kind)
     assert row["summary"].endswith(".")
     assert row["summary"][0].isupper()
+    assert kind.example, f"{row['name']}: give it an example, as other passes have"
     bare = [option["name"] for option in row["options"] if len(option["meaning"].split()) < 2]
     assert not bare, f"{row['name']}: its docstring has a line for each option"
     instance: Any = kind
