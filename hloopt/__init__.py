@@ -1,6 +1,7 @@
 """hloopt: parse, verify, optimise, print and run HLO text.
 
-Everything public is here; all other modules are private.
+The names here are public, and so is what ``docs/api`` describes of other modules, such as ``hloopt.ir``,
+``hloopt.rewrite``, ``hloopt.jax`` and ``hloopt.torch``; the rest is private.
 """
 
 from __future__ import annotations
@@ -117,10 +118,15 @@ def parse(text: str, name: str = "<text>", *, strict: bool = False) -> Module:
     """Read HLO text.  Raises ``ParseError`` with line, column and what was expected.
 
     Opcodes and attributes that are not known are kept and printed back, and ``module.warnings`` names
-    them; ``strict`` makes them errors.
+    them; ``strict`` makes them errors.  Raises ``UsageError`` for what is not a text: ``read`` takes files.
     """
     from hloopt.text.parser import parse_module
 
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise UsageError(
+            f"parse takes the text of a module, not {kind}; read takes files and bytes"
+        )
     return parse_module(text, name, strict=strict)
 
 
@@ -374,6 +380,10 @@ def compare(
 
 
 _display.report.load = lambda: import_module("hloopt.report.notebook")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 import hloopt
 
 
@@ -22,6 +27,19 @@ def test_nothing_else_is_public() -> None:
         and name not in hloopt.__all__
     }
     assert not extra, "list them in hloopt.__all__, or begin their names with _"
+
+
+def test_a_notebook_completes_what_is_public() -> None:
+    """Names that are loaded on first use among them, and no names of helpers."""
+    names = {name for name in dir(hloopt) if not name.startswith("_")}
+    assert names == {*hloopt.__all__}
+
+
+@pytest.mark.parametrize("text", [Path("m.hlo"), b"HloModule m", 3], ids=["path", "bytes", "int"])
+def test_what_is_not_a_text_is_refused(text: Any) -> None:
+    """With the function that takes it."""
+    with pytest.raises(hloopt.UsageError, match="read takes files and bytes"):
+        hloopt.parse(text)
 
 
 def test_verify_stays_a_function() -> None:

@@ -112,7 +112,7 @@ def command() -> None:
     Example:
       hloopt bisect model.hlo --passes 'simplify,my-pass' --pass-file my_pass.py
       hloopt bisect model.hlo --device native --special all
-      hloopt bisect model.hlo -O3 --fast-math --check 'my_compiler {} && ! grep NaN log'
+      hloopt bisect m.hlo -O3 --fast-math --check './mine {} && ! grep NaN log'
       hloopt bisect dump
       hloopt bisect dump --module jit_step --inputs inputs.npz
       hloopt bisect dump --trials 8 --every

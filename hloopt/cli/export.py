@@ -68,5 +68,5 @@ def command() -> None:
     Example:
       hloopt export dump.txt loop_fusion --as cuda -o loop_fusion.cu
       hloopt export dump.txt fusion.3 -O0 --target a100 --as cupy -o kernels/
-      hloopt export dump.txt loop_fusion --as torch -o loop_fusion.py && python loop_fusion.py
+      hloopt export dump.txt loop_fusion --as torch -o f.py && python f.py
     """

@@ -29,5 +29,5 @@ def command() -> None:
 
     \b
     Example:
-      hloopt hash dump/*.before_optimizations.txt | sort | uniq -w32 --all-repeated=separate
+      hloopt hash dump/*before_opt*.txt | sort | uniq -w32 --all-repeated=separate
     """

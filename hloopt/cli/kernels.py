@@ -51,7 +51,7 @@ def command() -> None:
     \b
     Example:
       hloopt kernels dump.txt --target a100
-      hloopt kernels dump.txt --kernel 'op:dot=dot-tiled{m=64}' --write-lock kernels.toml
+      hloopt kernels m.hlo --kernel 'op:dot=dot-tiled{m=64}' --write-lock k.toml
       hloopt kernels dump.txt --lock kernels.toml --frozen --source > kernels.cu
       hloopt kernels dump.txt --target host --plan
     """

@@ -105,7 +105,7 @@ def command() -> None:
     \b
     Example:
       hloopt reduce dump.txt --differs -O2 -o small.hlo
-      hloopt reduce dump.txt --differs --device native --inputs inputs.npz -o small.hlo
+      hloopt reduce m.hlo --differs --device native --inputs in.npz -o small.hlo
       hloopt reduce dump.txt --device xla-cpu -o small.hlo
       hloopt reduce dump.txt --check 'my_tool {} 2>&1 | grep -q "Check failed"'
     """

@@ -54,4 +54,6 @@ REPLACED: Final[dict[tuple[str, str], str]] = {
 
 def replacement(command: str, option: str) -> str | None:
     """What to type in place of an option that a command had once; None where it never had it."""
+    if option.startswith("--xla_"):
+        return "It is a flag of XLA: set XLA_FLAGS for the program that XLA compiles."
     return REPLACED.get((command, option)) or REPLACED.get(("", option))

@@ -144,5 +144,5 @@ def command() -> None:
     Example:
       hloopt study rollout.hlo --device cpu --device h200
       hloopt study rollout.hlo --strategies study.toml --html study.html
-      hloopt study *.hlo --strategy O2 --strategy 'mine=O2,cse' --device a100 --gate mine=1.05
+      hloopt study *.hlo --strategy O2 --strategy 'mine=O2,cse' --gate mine=1.05
     """
