@@ -6,7 +6,7 @@ is ``paid`` by others costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -23,9 +23,11 @@ _MOST_SETS: Final = 120
 """Connected sets of factors of a product, above which its order is found greedily."""
 _FEW: Final = 5
 """Factors of which all orders are looked at."""
-_MOST_PAIRS: Final = 4_000
+_PLACES: Final = 4
+"""Places before the last where a number is multiplied in the best order found."""
+_MOST_PAIRS: Final = 3_000
 """Products of two that are looked at in one cluster."""
-_MODULE_PAIRS: Final = 4_500
+_MODULE_PAIRS: Final = 3_000
 """The same in a module; then each cluster has a few."""
 _FEW_PAIRS: Final = 250
 
@@ -44,10 +46,11 @@ class PairBudget:
 
 @dataclass(frozen=True)
 class _Planned:
-    """A way to compute a product of some factors."""
+    """A way to compute a product of some factors, from those of two ``parts`` where it is not one itself."""
 
     seconds: float
     use: Use
+    parts: tuple[int, int] | None = None
 
 
 class ProductOrders:
@@ -106,19 +109,71 @@ class ProductOrders:
         if len(group) == 1:
             alone = self.nodes.reduced(group[0], kept)
             return alone if number is None else self.nodes.contracted(alone, number, kept)
-        uses = [*group] if number is None else [*group, number]
-        sets = None if self.is_spent else _connected(uses)
+        sets = None if self.is_spent else _connected(group)
         if sets is None:
             made = self._greedy(list(group), kept)
             return made if number is None else self.nodes.contracted(made, number, kept)
-        table: dict[int, _Planned] = {1 << at: _Planned(0.0, use) for at, use in enumerate(uses)}
+        table: dict[int, _Planned] = {1 << at: _Planned(0.0, use) for at, use in enumerate(group)}
         # By their last factor, which one of both parts of a set has.
-        ending = [[1 << at] for at in range(len(uses))]
+        ending = [[1 << at] for at in range(len(group))]
         for one in sets:
             last = ending[one.bit_length() - 1]
-            table[one] = self._best(one, last, table, uses, kept)
+            table[one] = self._best(one, last, table, group, kept)
             last.append(one)
-        return table[sets[-1]].use
+        if number is None:
+            return table[sets[-1]].use
+        return self._scaled(sets[-1], number, table, group, kept)
+
+    def _scaled(
+        self,
+        whole: int,
+        number: Use,
+        table: Mapping[int, _Planned],
+        uses: Sequence[Use],
+        kept: AbstractSet[TensorIndex],
+    ) -> Use:
+        """The planned product of all factors, with a number multiplied where that costs least, rather late."""
+        computed = [whole]
+        for one in computed:
+            computed += table[one].parts or ()
+        smallest = sorted(computed[1:], key=lambda one: table[one].use.node.elements)
+        ways = [
+            self._scaled_at(place, whole, number, table, uses, kept)
+            for place in (whole, *smallest[:_PLACES])
+        ]
+        return min(ways, key=lambda way: way.seconds).use
+
+    def _scaled_at(
+        self,
+        place: int,
+        group: int,
+        number: Use,
+        table: Mapping[int, _Planned],
+        uses: Sequence[Use],
+        kept: AbstractSet[TensorIndex],
+    ) -> _Planned:
+        """The product of a set of factors, of whose factors those at ``place`` are multiplied by the number."""
+        planned = table[group]
+        if place == group:
+            return self._product(planned, _Planned(0.0, number), _needed(group, uses, kept))
+        assert planned.parts is not None, "a place is within the set"
+        one, other = planned.parts
+        if place & one != place:
+            one, other = other, one
+        scaled = self._scaled_at(place, one, number, table, uses, kept)
+        return self._product(scaled, table[other], _needed(group, uses, kept))
+
+    def _product(
+        self, one: _Planned, other: _Planned, needed: AbstractSet[TensorIndex]
+    ) -> _Planned:
+        """The product of two, which costs nothing where others pay it."""
+        self._left -= 1
+        self._budget.left -= 1
+        use = self.nodes.contracted(one.use, other.use, needed)
+        self.within.add(use.node)
+        if use.node in self.paid:
+            return _Planned(0.0, use)
+        return _Planned(one.seconds + other.seconds + use.node.seconds, use)
 
     def _best(
         self,
@@ -129,24 +184,16 @@ class ProductOrders:
         kept: AbstractSet[TensorIndex],
     ) -> _Planned:
         """The cheapest of the pairs that make up a set of factors, of which one is among the parts."""
-        outside = {n for at, use in enumerate(uses) if not group >> at & 1 for n in use.names}
-        needed = kept | outside
+        needed = _needed(group, uses, kept)
         best: _Planned | None = None
         for part in parts:
             other = table.get(group ^ part) if part & group == part else None
             if other is not None:
                 one = table[part]
-                self._left -= 1
-                self._budget.left -= 1
-                use = self.nodes.contracted(one.use, other.use, needed)
-                self.within.add(use.node)
-                own = 0.0 if use.node in self.paid else use.node.seconds
-                cost = one.seconds + other.seconds + own
-                if best is None or cost < best.seconds:
-                    best = _Planned(cost, use)
+                made = self._product(one, other, needed)
+                if best is None or made.seconds < best.seconds:
+                    best = _Planned(made.seconds, made.use, (part, group ^ part))
         assert best is not None, "a connected set is two connected sets"
-        if best.use.node in self.paid:
-            return _Planned(0.0, best.use)
         return best
 
     def _greedy(self, uses: Sequence[Use], kept: AbstractSet[TensorIndex]) -> Use:
@@ -209,6 +256,13 @@ class _Factors:
         return {name for name in names if self._having[name] - {one, other}}
 
 
+def _needed(
+    group: int, uses: Sequence[Use], kept: AbstractSet[TensorIndex]
+) -> AbstractSet[TensorIndex]:
+    """The indices that a set of factors has to keep: those of the result, and of the other factors."""
+    return kept | {n for at, use in enumerate(uses) if not group >> at & 1 for n in use.names}
+
+
 def _parted(
     uses: Sequence[Use], kept: AbstractSet[TensorIndex]
 ) -> tuple[list[list[Use]], list[Use]]:
@@ -249,19 +303,10 @@ def alike(uses: Sequence[Use], nodes: PlanNodes) -> list[Use]:
 
 
 def _connected(uses: Sequence[Use]) -> tuple[int, ...] | None:
-    """The connected sets of two or more factors, smaller ones first; None where they are too many.
-
-    A number hangs together with each factor.
-    """
+    """The connected sets of two or more factors, smaller ones first; None where they are too many."""
     names = [frozenset(use.names) for use in uses]
     near = [
-        sum(
-            [
-                1 << at
-                for at, other in enumerate(names)
-                if not own or not other or not own.isdisjoint(other)
-            ]
-        )
+        sum([1 << at for at, other in enumerate(names) if not own.isdisjoint(other)])
         for own in names
     ]
     return _connected_sets(tuple(near))

@@ -262,13 +262,20 @@ class ClusterPlanner:
     def product(self, product: WeightedProduct, names: AbstractSet[TensorIndex]) -> Use:
         """A plan for a product; its weight is left to the sum."""
         kept = frozenset(product.free & names)
-        known = None if self.paid else self._known.get((product.factors, kept))
-        if known is None:
+        known = self._known.get((product.factors, kept))
+        if known is None or not self._holds(product, known[1]):
             known = self._product(product, kept)
             if not self.paid:
                 self._known[product.factors, kept] = known
         self.seen.update(known[1])
         return known[0]
+
+    def _holds(self, product: WeightedProduct, within: AbstractSet[PlanNode]) -> bool:
+        """Whether what is paid changes nothing in a plan for which the products ``within`` were looked at."""
+        if not self.paid:
+            return True
+        plain = all(isinstance(factor, Use) for factor in product.factors)
+        return plain and self.paid.isdisjoint(within)
 
     def _product(
         self, product: WeightedProduct, kept: frozenset[TensorIndex]
