@@ -165,6 +165,9 @@ _FUSION = (
     "priority-fusion{bounded_code=true},cse,dce,multi-output-fusion{bounded_code=true},cse,dce,rename-fusions,"
     "tuple-simplifier"
 )
+_SHORT: Final = _FUSION.replace(
+    "{bounded_code=true}", "{bounded_code=true,short_reductions=true}", 1
+)
 
 # What makes a module ready for a device: every op has a kernel, every buffer an order.  Calls go first, since
 # nothing is planned across them; then ops for which there is no kernel; then layouts, for kernels see row-major
@@ -200,7 +203,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
     "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
-    f"loop-fusion,attention-recognition,{_SUMS},row-fusion,product-fusion,{_FUSION},loop-along-fusion,"
+    f"loop-fusion,attention-recognition,{_SUMS},row-fusion,product-fusion,{_SHORT},loop-along-fusion,"
     "horizontal-input-fusion{cost_model=xla-2026},"
     "horizontal-loop-fusion{instructions=256,cost_model=xla-2026},tuple-simplifier,cse,dce,rename-fusions",
     "device": _DEVICE,

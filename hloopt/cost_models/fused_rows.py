@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from hloopt.analysis.backend_config import custom_name
 from hloopt.analysis.cost import elements_demanded
@@ -24,7 +24,15 @@ from hloopt.cost_models.usage import UsageAnalysis
 from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, elements_of, leaves
 
-__all__ = ["RUNNING", "WHOLE_ROW", "fused_rows_run_time", "launches_of_rows", "rows_run_time"]
+__all__ = [
+    "RUNNING",
+    "WHOLE_ROW",
+    "RowBlocks",
+    "fused_rows_run_time",
+    "launches_of_rows",
+    "row_blocks",
+    "rows_run_time",
+]
 
 WHOLE_ROW: Final = "whole-row"
 """The name of the kernel, in the configuration of such a fusion."""
@@ -32,13 +40,45 @@ WHOLE_ROW: Final = "whole-row"
 RUNNING: Final = "running-reduction"
 """The same of a running reduction along rows, which is priced alike."""
 
+_BLOCK: Final = 256
 _MOST_THREADS: Final = 1024
-_ELEMENTS: Final = 16
-"""Of a row, which a thread has: as the kernel's own tile."""
+_VECTOR_BITS: Final = 128
 _BLOCKS_A_CORE: Final = 3
 """Which go from row to row, where columns are added up."""
 _KEPT: Final = 32
 """Elements of a row that a thread keeps at most."""
+
+
+class RowBlocks(NamedTuple):
+    """Rows that a block has at once, threads of a row, and neighbours that a thread reads at once."""
+
+    rows: int
+    threads: int
+    vector: int
+
+
+def row_blocks(rows: int, minor: int, arrays: Iterable[ArrayShape], cores: int) -> RowBlocks:
+    """How blocks take so many rows, of so many elements each: no core is without one while there are rows.
+
+    A thread reads as many neighbours as 16 bytes hold of the widest of the ``arrays`` that have an element a
+    place, and has 16 elements of a row, or 4 where there are fewer rows than cores.
+    """
+    bits = [shape.dtype.bits for shape in arrays if shape.elements == rows * minor]
+    vector = max(1, _VECTOR_BITS // max(bits, default=32))
+    while minor % vector:
+        vector //= 2
+    vector = min(vector, 8)
+    vectors, elements = minor // vector, 16 if rows >= cores else 4
+    if vectors <= WARP_SIZE // 2:
+        threads = 1 << (vectors - 1).bit_length()
+    else:
+        threads = min(_MOST_THREADS, -(-minor // (elements * WARP_SIZE)) * WARP_SIZE)
+    several = max(1, _BLOCK // threads)
+    several = min(several, -(-rows * threads // WARP_SIZE) * WARP_SIZE // threads)
+    while several * threads > WARP_SIZE and several > 1 and -(-rows // several) < cores:
+        several = max(several // 2, WARP_SIZE // threads, 1)
+    several = max(1, -(-several * threads // WARP_SIZE) * WARP_SIZE // threads)
+    return RowBlocks(several, threads, vector)
 
 
 def fused_rows_run_time(
@@ -56,12 +96,14 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
     rows, minor = _rows_of(body)
     if not minor:
         return None
-    threads = min(_MOST_THREADS, -(-minor // (_ELEMENTS * WARP_SIZE)) * WARP_SIZE)
-    blocks = max(1, rows // max(1, 256 // threads))
+    shapes = (leaf for one in (*fusion.operands, fusion) for leaf in leaves(one.shape))
+    arrays = (leaf for leaf in shapes if isinstance(leaf, ArrayShape))
+    tile = row_blocks(rows, minor, arrays, times.target.cores)
+    blocks, threads = max(1, -(-rows // tile.rows)), tile.rows * tile.threads
     kept = minor <= _KEPT * _MOST_THREADS
     phases, needs = _phases(body, rows * minor, online=not kept), elements_demanded(body)
     again = 0 if kept else len(set().union(*phases.values())) - 1
-    at_once = min(rows, min(blocks, times.target.cores) * max(1, 256 // threads))
+    at_once = min(rows, min(blocks, times.target.cores) * tile.rows)
     total, read = _reading(
         _read_once(fusion, needs), (rows, minor), (again, at_once), (blocks, times)
     )
@@ -81,7 +123,7 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
     ]
     flops = int(sum(_flops(op, usage) * count for op, count in often))
     issued = issued_ns(often, times.target)
-    compute = times.compute(flops, blocks, max(threads, 256)) if issued is None else issued
+    compute = times.compute(flops, blocks, threads) if issued is None else issued
     return RunTime(
         flops,
         int(total),
@@ -91,7 +133,7 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
         compute,
         times.together(compute, read + write),
         blocks,
-        max(threads, 256),
+        threads,
     )
 
 

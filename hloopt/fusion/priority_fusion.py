@@ -42,6 +42,8 @@ class PriorityFusion(FusionPass):
     significant_ratio  elements a reduce reads for each result from which on no two share a kernel
     max_ir_size        instructions a kernel's code may have, those written several times counted as often
     bounded_code       whether to refuse kernels whose code would take a compiler too long (XLA: no)
+    short_reductions   whether a loop may compute reductions of fewer elements than ``significant_ratio``, where
+                       that takes less time (XLA: no)
     max_constant       elements of a constant that goes into its users' kernels
     fuel               the most fusions to make in a module, negative for no limit
     """
@@ -66,6 +68,7 @@ ENTRY main {
     significant_ratio: int = 16
     max_ir_size: int = 10000
     bounded_code: bool = False
+    short_reductions: bool = False
     max_constant: int = 1
     fuel: int = -1
 
@@ -105,4 +108,5 @@ ENTRY main {
             significant_ratio=self.significant_ratio,
             max_ir_size=self.max_ir_size,
             room=CodeRoom() if self.bounded_code else None,
+            short_reductions=self.short_reductions,
         )

@@ -194,6 +194,20 @@ def test_what_follows_a_reduction_leaves_it_its_kernel(consumer: str, code: str)
     assert _decide(f"{EPILOGUE}ROOT c = {consumer}").code == code
 
 
+@pytest.mark.parametrize(
+    ("elements", "limit", "code"),
+    [(4, 16, ""), (8, 16, ""), (16, 16, "loses-reduction-kernel"), (16, 17, "")],
+)
+def test_a_loop_computes_short_reductions_if_it_may(elements: int, limit: int, code: str) -> None:
+    """Of fewer elements than the limit; without the option none."""
+    entry = f"{EPILOGUE}ROOT c = f32[1024,4] broadcast(p), dimensions={{0}}".replace(
+        "1024,512", f"1024,{elements}"
+    )
+    assert _decide(entry).code == "loses-reduction-kernel"
+    may = PriorityFusion(short_reductions=True, significant_ratio=limit)
+    assert _decide(entry, options=may).code == code
+
+
 def test_what_follows_a_reduction_that_needs_atomics() -> None:
     """A row too long for one block is not finished where an epilogue could go on."""
     entry = """x = f32[4,65536] parameter(0)

@@ -16,7 +16,13 @@ from hloopt.fusion.code_room import CodeRoom
 from hloopt.fusion.decision import ALLOWED, Decision, forbid
 from hloopt.fusion.fusible import is_fusible
 from hloopt.fusion.in_place import decide_in_place, decide_scatter
-from hloopt.fusion.limits import Footprint, Footprints, KernelLimits, decide_budget, subshapes
+from hloopt.fusion.limits import (
+    Footprint,
+    Footprints,
+    KernelLimits,
+    decide_budget,
+    subshapes,
+)
 from hloopt.ir import Instruction
 from hloopt.ops.traits import INDEXING, MOVING, REDUCING
 
@@ -68,6 +74,7 @@ class PairRules:
     significant_ratio    elements a reduce reads for each result from which on no two share a kernel
     max_ir_size          instructions a kernel's code may have
     room                 what its bytes may be, if they are bounded
+    short_reductions     whether a loop may compute reductions of few elements
     """
 
     limits: KernelLimits
@@ -77,6 +84,7 @@ class PairRules:
     significant_ratio: int = 16
     max_ir_size: int = 10000
     room: CodeRoom | None = None
+    short_reductions: bool = False
     footprints: Footprints = field(init=False)
     _natures: dict[Instruction, tuple[bool, bool]] = field(init=False, default_factory=dict)
 
@@ -173,6 +181,9 @@ class PairRules:
     def _decide_epilogue(self, producer: Instruction, consumer: Instruction) -> Decision:
         """What follows a reduction must not change its kernel."""
         if self.kernels.of(producer).kind != "reduction":
+            return ALLOWED
+        ratio = self.footprints.of(producer).reduction_ratio
+        if self.short_reductions and ratio < self.significant_ratio:
             return ALLOWED
         if self.kernels.pair(producer, consumer).kind in _LOOPS:
             return forbid("loses-reduction-kernel")

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from hloopt.analysis.online_sums import merged_with_next
 from hloopt.analysis.reduction import WARP_SIZE
+from hloopt.cost_models.fused_rows import row_blocks
 from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import accumulator_types, operands_of, plain_reducer
 from hloopt.kernels.families.row_phases import RowPhases, whole_rows
@@ -39,7 +40,6 @@ COLUMNS = "_columns"
 
 _BLOCK = 256
 _MOST_THREADS = 1024
-_VECTOR_BITS = 128
 _REGISTERS = 65536
 _RESERVED = 32
 """Registers a thread has beside those in which it keeps elements."""
@@ -92,39 +92,14 @@ def _wanted(site: Site) -> Verdict:
 def _tile(site: Site) -> Tile:
     phases = whole_rows(site.region)
     rows, minor = phases.rows, phases.minor
-    vector = _vector(site, phases)
-    vectors = minor // vector
-    elements = 16 if rows >= site.target.cores else 4
-    if vectors <= WARP_SIZE // 2:
-        threads = 1 << (vectors - 1).bit_length()
-    else:
-        threads = min(_MOST_THREADS, -(-minor // (elements * WARP_SIZE)) * WARP_SIZE)
-    several = max(1, _BLOCK // threads)
-    several = min(several, -(-rows * threads // WARP_SIZE) * WARP_SIZE // threads)
-    while several * threads > WARP_SIZE and several > 1 and -(-rows // several) < site.target.cores:
-        several = max(several // 2, WARP_SIZE // threads, 1)
-    several = max(1, -(-several * threads // WARP_SIZE) * WARP_SIZE // threads)
+    shapes = (*site.region.operands, *(result.shape for result in site.region.results))
+    several, threads, vector = row_blocks(rows, minor, shapes, site.target.cores)
     tile = {"rows": several, "threads": threads, "vector": vector, "keep": 1}
     if phases.columns:
         at_once = site.target.cores * max(1, _RESIDENT // (several * threads))
         tile["blocks"] = max(1, min(-(-rows // several), at_once))
     tile["keep"] = int(_keeps(phases, tile))
     return MappingProxyType(tile)
-
-
-def _vector(site: Site, phases: RowPhases) -> int:
-    """As many neighbours as 16 bytes hold of the widest array that is traversed."""
-    region = site.region
-    elements = phases.rows * phases.minor
-    bits = [
-        shape.dtype.bits
-        for shape in (*region.operands, *(result.shape for result in region.results))
-        if shape.elements == elements
-    ]
-    vector = max(1, _VECTOR_BITS // max(bits, default=32))
-    while phases.minor % vector:
-        vector //= 2
-    return min(vector, 8)
 
 
 def _keeps(phases: RowPhases, tile: Tile) -> bool:

@@ -40,7 +40,22 @@ def _only_one_read(match: Match) -> Instruction | None:
         return None
     if any(user.tuple_index != number for user in reduce.users):
         return None
+    others = (one for one in reduce.operands[0].users if one.opcode == "reduce")
+    if any(one is not reduce and _is_same(one, reduce) for one in others):
+        return None  # cse makes them one, of which more is read
     return _lane(match, reduce, number, None)
+
+
+def _is_same(one: Instruction, other: Instruction) -> bool:
+    """Whether two reductions of several arrays are the same but for copies of what they read."""
+    if one.attributes != other.attributes or one.shape != other.shape:
+        return False
+    return all(
+        left is right
+        or (left.opcode == right.opcode == "iota" and left.attributes == right.attributes)
+        or ((known := splat_literal(left)) is not None and known == splat_literal(right))
+        for left, right in zip(one.operands, other.operands, strict=True)
+    )
 
 
 def _lane(
