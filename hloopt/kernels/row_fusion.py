@@ -19,6 +19,7 @@ from hloopt.ir import Computation, Instruction, edit
 from hloopt.kernels import is_kernel
 from hloopt.kernels.cluster_bodies import apart_from, fuse_cluster, whole_of
 from hloopt.kernels.cluster_fusion import ClusterFusion
+from hloopt.kernels.families.reductions import folds_alone
 from hloopt.kernels.kernel import Site
 from hloopt.kernels.limits import Limits
 from hloopt.kernels.registry import find_kernel
@@ -33,6 +34,8 @@ from hloopt.targets import names
 __all__ = ["RowFusion"]
 
 _NAME: Final = "row_fusion"
+_SHORT_GAIN: Final = 0.05
+"""Of the time apart what has to be gained where each thread could fold rows by itself."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,10 @@ class _Rewriter:
         launch = self.model.launch_ns
         fused = self._rows_time(whole, cluster.kernel) + launch
         comparison = Comparison(self._unfused(cluster) / 1000, fused / 1000)
-        if not (advised.wanted or self.options.always) and comparison.gain_us < 0:
+        # What a loop computes as well can join more around it.
+        is_short = all(map(folds_alone, cluster.heroes))
+        least = _SHORT_GAIN * comparison.unfused_us if is_short else 0.0
+        if not (advised.wanted or self.options.always) and comparison.gain_us < least:
             return forbid("rows-slower", comparison=comparison), comparison
         return advised, comparison
 

@@ -10,7 +10,6 @@ from hloopt.analysis.reduction import reduction_dims
 from hloopt.ir import Instruction
 from hloopt.kernels.families.reductions import (
     accumulator_types,
-    folds_alone,
     passes_on,
     plain_reducer,
 )
@@ -20,6 +19,8 @@ from hloopt.types import ArrayShape
 
 __all__ = ["RowGrowth", "elements_of", "row_form"]
 
+_LEAST = 5
+"""Elements of a row; fewer are folded by each thread that needs the result."""
 _MOST_LOOKED_AT = 20_000
 """Instructions, to find out whether a value is computed from a cluster."""
 
@@ -30,7 +31,7 @@ def row_form(reduce: Instruction) -> tuple[int, int] | None:
     What a thread had best fold by itself is fused like any elementwise op.
     """
     form = reduction_dims(reduce)
-    if form is None or not form.is_row or form.dims[0] != 1 or folds_alone(reduce):
+    if form is None or not form.is_row or form.dims[0] != 1 or form.dims[2] < _LEAST:
         return None
     _, rows, minor = form.dims
     return (rows, minor) if rows else None
