@@ -69,6 +69,29 @@ def test_a_softmax_is_one_kernel() -> None:
     _assert_equal(before, after)
 
 
+@pytest.mark.parametrize(("classes", "kernels"), [(3, 0), (5, 1), (10, 1), (21, 1)])
+def test_a_softmax_over_a_few_classes(classes: int, kernels: int) -> None:
+    """Of 4 each element folds its row by itself; from 5 on a kernel of rows takes less."""
+    x = "x = f32[64,512] parameter(0)\n  "
+    body = (x + SOFTMAX.format(x="x", root="ROOT y =")).replace("512", str(classes))
+    before, after, _ = _fused(body)
+    assert len(_rows(after)) == kernels
+    _assert_equal(before, after)
+
+
+PACKED = """w = f32[8,8] parameter(0)
+  zero = f32[] constant(0)
+  n = f32[8] reduce(w, zero), dimensions={1}, to_apply=sum
+  ROOT y = f32[8] sqrt(n)"""
+
+
+def test_short_rows_that_a_loop_takes_as_well() -> None:
+    """The loop can join more around it, such as what reads the same values."""
+    _, after, plan = _fused(PACKED)
+    assert not _rows(after)
+    assert [refusal.decision.code for refusal in plan.refusals] == ["rows-slower"]
+
+
 def test_a_residual_is_a_further_result() -> None:
     """What is added before a softmax and read after a product is written by the same kernel."""
     body = f"""x = f32[64,512] parameter(0)
