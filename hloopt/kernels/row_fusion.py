@@ -139,7 +139,7 @@ class _Rewriter:
         fused = self._rows_time(whole, cluster.kernel) + launch
         comparison = Comparison(self._unfused(cluster) / 1000, fused / 1000)
         # What a loop computes as well can join more around it.
-        is_short = all(map(folds_alone, cluster.heroes))
+        is_short = all(one.opcode == "reduce" and folds_alone(one) for one in cluster.heroes)
         least = _SHORT_GAIN * comparison.unfused_us if is_short else 0.0
         if not (advised.wanted or self.options.always) and comparison.gain_us < least:
             return forbid("rows-slower", comparison=comparison), comparison
