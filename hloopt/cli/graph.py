@@ -51,7 +51,7 @@ def command() -> None:
     Example:
       hloopt graph dump.txt -o entry.svg
       hloopt optimize dump.txt | hloopt graph --at loop_fusion.3 -o fusion.svg
+      hloopt graph dump.txt --format perfetto --target h200 -o trace.json
       hloopt graph m.hlo --target h200 --format model-explorer \\
         -o m.json --times t.json
-      hloopt graph dump.txt --format perfetto --target h200 -o trace.json
     """
