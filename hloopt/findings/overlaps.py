@@ -30,6 +30,10 @@ _PART: Final = 0.02
 """The part of a run that a collective exposes at least."""
 
 
+_HIDDEN: Final = 0.001
+"""The part of a run from which on a plan has an order that hides collectives: its compiler looked for more."""
+
+
 class _Order:
     """The kernels of a planned computation in their order, and what of its collectives nothing hides."""
 
@@ -82,6 +86,8 @@ def exposed(subject: Subject) -> Iterator[FindingCandidate]:
         return
     target = subject.planner.predictor.target
     order, total = _order(subject, subject.module)
+    if order.hidden(subject.module) > _HIDDEN * total:
+        return
     waits = [
         (rest, start)
         for computation in subject.module
@@ -112,7 +118,11 @@ def _candidate(subject: Subject, start: Instruction, rest: float, free: float) -
         f"%{done.name} waits for it, by the links' datasheets; kernels of {free * 1e6:.3g} us neither make its "
         "operands nor read its result, and do not run beside it in this order.",
         (
-            FindingRemedy("flag", "--xla_gpu_enable_latency_hiding_scheduler=true"),
+            FindingRemedy(
+                "flag",
+                "without --xla_gpu_disable_async_collectives; --xla_gpu_enable_latency_hiding_scheduler=true "
+                "where XLA is older than that of jaxlib 0.10",
+            ),
             FindingRemedy(
                 "model",
                 "call it as soon as its operand is there, and read its result late: gradients layer by layer "

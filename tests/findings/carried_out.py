@@ -12,6 +12,8 @@ is no answer.  The loads of the machine before and after are printed.
 Elements are counted in the new module; of wrong results it is their share that counts, since their number depends on
 the inputs: those of JAX, and of XLA's plan for the GPU.
 
+Programs over several devices are planned with and without asynchronous collectives (``lower_sharded.py``).
+
 ``--only NAME`` and ``--kind KIND`` choose pairs; files of ``--store`` are taken as they are unless ``--lower`` is given.
 ``HLOOPT_XLA_PYTHON`` names the Python with JAX.
 """
@@ -38,6 +40,8 @@ from hloopt.findings import KINDS, Findings, Planner, pipeline_for
 from hloopt.findings.captured import constant_bytes
 from hloopt.findings.finding import Measure
 from hloopt.findings.folding import elements_read
+from hloopt.findings.overlaps import exposed_seconds
+from hloopt.findings.trials import Subject
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pipeline
@@ -205,10 +209,10 @@ def arrays(module: Any, path: Path) -> list[Any]:
         ]
 
 
-def ask(*arguments: str, plugin: str) -> str:
-    """What ``lower_pair.py`` prints; raises ``RuntimeError`` with its last words where it fails."""
+def ask(*arguments: str, plugin: str, child: str = "lower_pair.py") -> str:
+    """What such a file prints under JAX; raises ``RuntimeError`` with its last words where it fails."""
     python = os.environ.get("HLOOPT_XLA_PYTHON") or sys.executable
-    child = str(Path(__file__).with_name("lower_pair.py"))
+    child = str(Path(__file__).with_name(child))
     environment = {**os.environ, "PYTHONPATH": plugin, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
         [python, "-W", "ignore", child, *arguments],
@@ -217,6 +221,19 @@ def ask(*arguments: str, plugin: str) -> str:
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)}: {done.stderr.strip()[-600:]}")
     return done.stdout
+
+
+def overlapped(name: str, folder: Path) -> Row:
+    """The row of a program over several devices: collectives that nothing runs beside, and as XLA orders them.
+
+    Both times are those of the plans' kernels and of the table of links, where kernels hide collectives.
+    """
+    kind, target = "exposed-collective", "h200"
+    planner = Planner(Pipeline(()), Predictor(model_for(DEFAULT, find_target(target))))
+    sides = [hloopt.read(folder / f"{name}.{side}.hlo") for side in ("before", "after")]
+    before, after = (exposed_seconds(Subject(one, planner), one) for one in sides)
+    looked = hloopt.why(sides[0], target, kinds=[kind])
+    return Row(name, kind, target, promise(looked, kind), (before, after))
 
 
 def main() -> None:
@@ -249,6 +266,14 @@ def main() -> None:
             if target in given.target:
                 rows.append(judged(name, kind, target, given.store))
                 print(rows[-1].text(), flush=True)
+    if "h200" in given.target and not given.only and (not given.kind or "exposed-collective" in given.kind):  # fmt: skip
+        folder = given.store / "sharded"
+        spec = str(given.specs / "h200.txtpb")
+        for name in ask(
+            str(folder), "--gpu", spec, plugin=given.plugin, child="lower_sharded.py"
+        ).split():
+            rows.append(overlapped(name, folder))
+            print(rows[-1].text(), flush=True)
     both = [row for row in rows if row.found and row.promised]
     known_rows = [row for row in both if row.apart]
     near = sum(abs(row.ratio - 1) <= NEAR for row in known_rows)

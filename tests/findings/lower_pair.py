@@ -92,7 +92,7 @@ def write(pair: Pair, folder: Path, spec: Path | None) -> None:
     """All files of a pair."""
     facts: dict[str, Any] = {"scale": pair.scale}
     results = {}
-    gpu = None if spec is None else gpu_of(spec)
+    gpu = None if spec is None else gpus_of(spec)[0]
     for side, jitted, arguments in pair.sides():
         base = folder / f"{pair.name}.{side}"
         lowered = jitted.lower(*arguments)
@@ -119,13 +119,13 @@ def write(pair: Pair, folder: Path, spec: Path | None) -> None:
     Path(folder / f"{pair.name}.json").write_text(json.dumps(facts))
 
 
-def gpu_of(spec: Path) -> Any:
-    """The GPU of a description, as XLA compiles for it without having it."""
+def gpus_of(spec: Path, topology: str = "1x1x1") -> Any:
+    """The GPUs of a description, as XLA compiles for them without having them."""
     from jax.experimental import topologies
 
     text = re.sub(rf"\n\s*({_UNKNOWN}).*", "", spec.read_text())
-    found = topologies.get_topology_desc(platform="cuda", target_config=text, topology="1x1x1")
-    return found.devices[0]
+    found = topologies.get_topology_desc(platform="cuda", target_config=text, topology=topology)
+    return found.devices
 
 
 def main() -> None:

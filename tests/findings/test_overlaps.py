@@ -74,6 +74,17 @@ def test_what_cannot_be_better_is_not_found(lines: tuple[str, ...]) -> None:
     assert not exposed(plan(*lines))
 
 
+def test_a_plan_that_hides_another_one_is_left_alone() -> None:
+    """Its compiler orders for that, and no flag makes it find more."""
+    hidden = ("t = {G2}", BESIDE, "e = bf16[4096,4096] all-gather-done(t)")
+    late = (
+        *FIRST,
+        "f = bf16[4096,4096] dot(w0, e), {D}",
+        "ROOT r = bf16[4096,4096] dot(f, d), {D}",
+    )
+    assert not exposed(plan(*hidden, *late, gathers=2))
+
+
 def test_two_collectives_share_what_hides_them() -> None:
     """A kernel hides one after the other: the second gains only what the first leaves."""
     lines = (
