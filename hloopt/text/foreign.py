@@ -36,7 +36,12 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     ),
     (r"\.version \d|\.target sm_|\.visible \.entry", "PTX", _DUMP),
     (r"digraph\b", "a graph in the DOT language", _DUMP),
-    (r"BufferAssignment:", "a buffer assignment", _DUMP),
+    (
+        r"BufferAssignment:|HloLiveRange|Memory Space: |Total bytes used: ",
+        "a report of XLA on memory (a buffer assignment)",
+        _DUMP,
+    ),
+    (r"xla_\w+: ", "the flags XLA had (debug_options)", _DUMP),
     (r"version https://git-lfs", "a Git LFS pointer", "'git lfs pull' fetches the file itself"),
     (
         r"node\s*\{\s*\w+\s*:",
@@ -51,7 +56,11 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     (r"\w+\s*(?::\s*[\"\d-]|\{\s*\w+\s*:\s*[\"\d\w])", "a protocol buffer as text", ""),
     (r"\{\s*\"|\[\s*[\[{\"\d]", "JSON", ""),
     (r"Traceback \(most recent call last\)", "the traceback of a Python program", ""),
-    (r"(?:import|from) \w[\w.]*(?: import| as|\s*$)|def \w+\(|class \w+[:(]|@\w", "Python", _JAX),
+    (
+        r"(?:import|from) \w[\w.]*(?: import| as|,|\s*$)|def \w+\(|class \w+[:(]|@\w|\"{3}",
+        "Python",
+        _JAX,
+    ),
     (r"#include\b|extern \"C\"|__global__\b", "C++", ""),
     (r"diff --git |--- a/|Index: ", "a patch", ""),
     (r"b?(['\"])HloModule\b", "the repr of HLO text", _QUOTED),

@@ -78,6 +78,12 @@ def test_repeated_misses_have_a_count() -> None:
     assert line == "train.py:7: missed: %x in %main: a => b: too large [cse] (3 runs)"
 
 
+def test_a_rewrite_that_is_logged_late_names_no_computation() -> None:
+    """What was replaced before ``log.hit`` is in none any more."""
+    (line,) = lines([replace(FINDING, computation="", count=1)])
+    assert line == "train.py:7: missed: %x: a => b: too large [cse]"
+
+
 def test_of_many_of_a_kind_the_first_are_shown() -> None:
     """On a terminal; a file has all of them."""
     many = [replace(FINDING, instruction=f"x.{number}", count=1) for number in range(7)]

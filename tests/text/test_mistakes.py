@@ -554,7 +554,20 @@ FOREIGN = [
     ("<?xml version='1.0'?>\n", "this is XML, not HLO text"),
     ('{"hlo": 1}', "this is JSON, not HLO text"),
     ("digraph G {\n}\n", "this is a graph in the DOT language, not HLO text"),
-    ("BufferAssignment:\nallocation 0\n", "this is a buffer assignment, not HLO text"),
+    (
+        "BufferAssignment:\nallocation 0\n",
+        "this is a report of XLA on memory (a buffer assignment), not HLO text",
+    ),
+    (
+        "HloLiveRange (max 12):\n  InstructionSequence:\n",
+        "this is a report of XLA on memory (a buffer assignment), not HLO text",
+    ),
+    (
+        "xla_cpu_enable_fast_min_max: false\n",
+        "this is the flags XLA had (debug_options), not HLO text",
+    ),
+    ("import jax, jax.numpy as jnp\n", "this is Python, not HLO text"),
+    ('"""A program."""\n', "this is Python, not HLO text"),
     (
         'node {\n  name: "x"\n  op: "Add"\n}\n',
         "this is a TensorFlow GraphDef as text, not HLO text",
