@@ -295,3 +295,10 @@ def _pairs(module: Any) -> list[tuple[Instruction, Instruction]]:
         for consumer in producer.users
         if joins(consumer)
     ]
+
+
+def test_bf16_takes_what_f32_takes_where_xla_computes_in_it() -> None:
+    """XLA leaves exponentials in bf16, which no table has, and makes f32 of tanh."""
+    cycles = cycles_of(target("h200"))
+    assert cycles["tanh", "bf16"] == cycles["tanh", "f32"]
+    assert ("exponential", "bf16") not in cycles
