@@ -22,7 +22,7 @@ _PATIENCE = float(
     os.environ.get("_HLOOPT_PATIENCE", "2")
 )  # seconds before the first line; for tests
 _SOONEST: Final = 3.0  # seconds of work before its end is estimated
-_LEAST: Final = 0.02  # the part of it that has to be done by then
+_LEAST: Final = 0.005  # the part of it that has to be done by then
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C."""
 _SHORTEST: Final = 16  # columns that are left of a name, however narrow a terminal is

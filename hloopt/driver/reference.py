@@ -8,12 +8,13 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.driver.not_finite import first_not_finite
 from hloopt.interpret import evaluate_participants
 from hloopt.interpret.progress import Progress
 from hloopt.interpret.rounding import moved_inputs
-from hloopt.ir import Module
+from hloopt.ir import Instruction, Module
 from hloopt.report.run import RunRow
 from hloopt.runtime.judge import Judge, named
 from hloopt.runtime.memory import peak_memory
@@ -60,6 +61,10 @@ class TimedRun:
         self.outputs = self.run(self.said)
 
 
+def _count(loop: Instruction) -> int | None:
+    return trip_count(loop, 0, believe=True)
+
+
 class Reference:
     """Results to compare with, and the judge; ``name`` says whose they are.
 
@@ -92,7 +97,7 @@ class Reference:
             self.skipped = "--no-verify"
             return None
         end = None if seconds is None else monotonic() + seconds
-        progress = Progress(end)
+        progress = Progress(end, _count)
 
         def run(own: Host) -> Outputs:
             return evaluate_participants(
@@ -105,7 +110,7 @@ class Reference:
             )
 
         def begin(number: int) -> Progress:
-            more = Progress(end)
+            more = Progress(end, _count)
             self._enter(f"what rounding allows, evaluation {number}", more)
             return more
 

@@ -72,6 +72,7 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
     settles = rounding is not None and rounding.active
     progress = context.progress
     outer = progress is not None and not progress.in_loop
+    count = progress.count_of(instruction) if progress is not None and outer else None
     while True:
         again = array_of(context.call(condition, [state]))
         if context.bounds is not None:
@@ -86,7 +87,7 @@ def _while(instruction: Instruction, operands: tuple[Value, ...], context: Conte
         if rounding is not None:
             rounding.iteration(iterations)
         if progress is not None:
-            progress.iteration(iterations) if outer else progress.check()
+            progress.iteration(iterations, count) if outer else progress.check()
     if rounding is not None:
         rounding.active = settles
     if progress is not None and outer:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import length_hint
 from time import monotonic
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from hloopt.ir import Instruction
 
 __all__ = ["Progress"]
 
@@ -17,13 +20,18 @@ _NONE: Iterator[object] = iter(())
 class Progress:
     """``done`` of ``total`` steps of the entry; any thread may read it.  ``total`` is 0 before a run.
 
-    ``end`` is when the run has to be over, by ``time.monotonic``.
+    ``end`` is when the run has to be over, by ``time.monotonic``; ``count_of`` says how often the body of a
+    loop runs, None where that is not known.
     """
 
-    __slots__ = ("_end", "_loop", "done", "total")
+    __slots__ = ("_count_of", "_end", "_loop", "done", "total")
 
-    def __init__(self, end: float | None = None) -> None:
-        self._end = end
+    def __init__(
+        self,
+        end: float | None = None,
+        count_of: Callable[[Instruction], int | None] | None = None,
+    ) -> None:
+        self._end, self._count_of = end, count_of
         self.begin(0)
 
     def check(self) -> None:
@@ -56,9 +64,13 @@ class Progress:
         """Whether the current step is a loop."""
         return self._loop is not None
 
-    def iteration(self, number: int) -> None:
-        """Record how many iterations a loop of unknown trip count has run."""
-        self._loop = _NONE, number, None
+    def count_of(self, loop: Instruction) -> int | None:
+        """How often the body of a loop will run, where that is known."""
+        return None if self._count_of is None else self._count_of(loop)
+
+    def iteration(self, number: int, count: int | None = None) -> None:
+        """Record how many iterations a loop has run, of ``count`` where that is known."""
+        self._loop = _NONE, number, count
         self.check()
 
     def leave(self) -> None:

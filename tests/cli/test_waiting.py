@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import hloopt
 from hloopt.cli import streams, waiting
 from hloopt.driver.run import Activity
+from hloopt.interpret import evaluate_participants
 from hloopt.interpret.progress import Progress
 
 
@@ -131,7 +135,7 @@ def test_the_end_is_estimated(terminal: Terminal, monkeypatch: pytest.MonkeyPatc
     assert remaining.text(None) == ""
     for now[0], part[0], text in (
         (1.0, 0.0, ""),
-        (10.0, 0.01, ""),
+        (10.0, 0.004, ""),
         (10.0, 0.25, ", about 30 s left"),
         (20.0, 0.25, ", about 60 s left"),
         (100.0, 0.25, ", about 5 min left"),
@@ -155,6 +159,23 @@ def test_the_estimate_of_a_loop_is_that_of_its_iterations() -> None:
     assert progress.part == 0.1
     progress.iteration(3)
     assert progress.part is None
+    progress.iteration(3, 12)
+    assert (progress.part, str(progress)) == (0.25, "iteration 3 of 12, 25 %")
+
+
+def test_the_interpreter_says_how_many_iterations_there_are() -> None:
+    """As the driver counts them, before they run."""
+    path = Path(__file__).parents[2] / "samples" / "while_loop.hlo"
+    module = hloopt.read(path)
+    seen: list[str] = []
+
+    class Watched(Progress):
+        def check(self) -> None:
+            seen.append(str(self))
+
+    inputs = [np.arange(1, 65, dtype=np.float32)]
+    evaluate_participants(module, [inputs], progress=Watched(None, lambda loop: 10))
+    assert "iteration 5 of 10, 50 %" in seen
 
 
 def test_what_is_done_may_change(terminal: Terminal) -> None:
