@@ -23,8 +23,6 @@ _Roots: TypeAlias = frozenset[object]
 _UPDATES: Final = frozenset({"dynamic-update-slice", "scatter", "tuple"})
 """Ops that count otherwise where they are the result."""
 _MOVING: Final = frozenset({"copy", "transpose"})
-_RESULT: Final = "result"
-"""Stands for the body's root among element-wise use roots: it stays when more is computed behind the root."""
 SPLITTING: Final = JOINING | REDUCING | {"dot", "dynamic-update-slice"}
 """Ops after which index computations that were already written are not found again."""
 
@@ -44,6 +42,9 @@ class BodyUsage:
     ``count`` gives the usage of an op by itself; ``uses`` is for cached uses of parameters, and invalidates
     those of which it may have changed.  ``opcodes`` are those of all that is computed, ``moving`` its
     copies and transposes.
+
+    Among element-wise use roots an object of ``_marks`` stands for the body's root: what is computed under its
+    indices is computed under those of a new root as well, where that keeps them.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class BodyUsage:
         self.uses: dict[Instruction, Any] = {}
         self._sums: dict[Instruction, tuple[int, _Roots | None, float, int, bool]] = {}
         self._root = body.root
+        self._marks: dict[Instruction, object] = {body.root: object()}
         self._root_operands = len(body.root.operands)
         self._results = 0
         self._written = 0
@@ -171,13 +173,15 @@ class BodyUsage:
         if old.users != {root: 1} or any(entry in self._groups for entry in root.operands[1:]):
             return False
         self._root, self._root_operands = root, len(root.operands)
+        self._marks[root] = self._marks.pop(old)
         self._take_in([root])
         return True
 
     def continued(self) -> bool:
         """Add what now follows the former root; False where more than the root has changed.
 
-        What reads the former root keeps its indices: what was there is computed as often as before.
+        What reads the former root keeps its indices, or reads each element once: what was there is computed as
+        often as before.
         """
         body, before = self.body, self._groups.get(self._root)
         if before is None or body.root is self._root or self._root.opcode in _UPDATES:
@@ -190,6 +194,14 @@ class BodyUsage:
         if before.emitted != 1:
             return False
         old, self._root, self._root_operands = self._root, body.root, len(body.root.operands)
+        self._results, self._written = 0, 0
+        place = self._marks[old]
+        if all(self._count(user).keeps_indices for user in old.users):
+            del self._marks[old]
+            self._marks[body.root] = place
+        else:
+            self._marks[body.root] = object()
+        known = self._utilization[place], self._emitted[place]
         changed = parameters.keys() - self._parameters.keys()
         for entry in added:
             changed.update(operand for operand in entry.operands if operand in parameters)
@@ -197,7 +209,10 @@ class BodyUsage:
             self._drop(parameter)
         self._parameters = parameters
         self._take_in([*added, *changed])
-        return self._settle(old) is before
+        return self._settle(old) is before and known == (
+            self._utilization[place],
+            self._emitted[place],
+        )
 
     def _behind(self) -> list[Instruction]:
         """What stands behind the last instruction that was there before, the last one first."""
@@ -272,7 +287,7 @@ class BodyUsage:
         if instruction.opcode == "parameter":
             self._sums[instruction] = len(instruction.users), roots, utilization, emitted, is_root
         if is_root:
-            place = _RESULT if instruction is self._root else instruction
+            place = self._marks.get(instruction, instruction)
             self._utilization[place] = narrow(utilization)
             self._emitted[place] = emitted
             own: _Roots = frozenset((place,))

@@ -13,6 +13,7 @@ from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.usage import OperandUse, Usage, UsageAnalysis
 from hloopt.cost_models.xla_2026 import FALLBACK, cycles_of, profile_name
 from hloopt.fusion.apply import fuse, fuse_multi_output, remove_producer
+from hloopt.fusion.joining import Joiner
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
 from hloopt.targets import target
@@ -302,3 +303,46 @@ def test_bf16_takes_what_f32_takes_where_xla_computes_in_it() -> None:
     cycles = cycles_of(target("h200"))
     assert cycles["tanh", "bf16"] == cycles["tanh", "f32"]
     assert ("exponential", "bf16") not in cycles
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "bf16[64] convert(x40)",
+        "f32[8,64] broadcast(x40), dimensions={1}",
+        "f32[32] slice(x40), slice={[0:32]}",
+        "f32[64] reverse(x40), dimensions={0}",
+        "f32[96] pad(x40, z), padding=16_16",
+        "f32[] reduce(x40, z), dimensions={0}, to_apply=sum",
+        (
+            "f32[64] gather(x40, k), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, "
+            "index_vector_dim=1, slice_sizes={1}"
+        ),
+    ],
+)
+def test_what_follows_a_long_kernel_is_like_counting_anew(behind: str) -> None:
+    """The kernel stays as it is, and what comes behind its result joins it, whatever it reads and writes."""
+    shape, _ = behind.split(" ", maxsplit=1)
+    steps = [f"x{at + 1} = f32[64] sine(x{at})" for at in range(40)]
+    lines = [
+        "x0 = f32[64] parameter(0)",
+        "k = s32[64] parameter(1)",
+        "z = f32[] parameter(2)",
+        *steps,
+        f"y0 = {behind}",
+        f"y1 = {shape} negate(y0)",
+        f"ROOT y2 = {shape} add(y1, y1)",
+    ]
+    total = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }"
+    entry = hloopt.parse("HloModule m\n" + total + "\nENTRY e {\n" + "\n".join(lines) + "\n}").entry
+    usage, joiner, producer = UsageAnalysis(), Joiner(), entry.by_name["x1"]
+    for name in [*(f"x{at}" for at in range(2, 41)), "y0", "y1", "y2"]:
+        consumer = entry.by_name[name]
+        usage.of(consumer), usage.of(producer)
+        fusion = joiner.fuse(producer, consumer)
+        usage.grown(fusion)
+        for gone in (producer, consumer):
+            if gone is not fusion and (gone is consumer or remove_producer(gone)):
+                usage.forget(gone)
+        assert usage.of(fusion) == UsageAnalysis().of(fusion)
+        producer = fusion
