@@ -47,6 +47,7 @@ from hloopt.cost_models.split_reductions import parts_of_reduction, split_run_ti
 from hloopt.cost_models.usage import Usage
 from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
+from hloopt.ops.traits import op_table
 from hloopt.targets import Target
 from hloopt.types import TupleShape
 
@@ -59,8 +60,11 @@ FALLBACK: Final = "sm_86"
 """The profile of every device that has none, AMD's among them."""
 
 _FILE = Path(__file__).parent / "cycles.toml"
-_IN_BF16: Final = frozenset({"add", "subtract", "multiply", "exponential", "log"})
-"""Ops of the tables that XLA leaves in bf16; all others it computes in f32 before it prices them (seen in what
+_BF16: Final[Mapping[str, str]] = op_table(
+    {"add": "bf16", "subtract": "bf16", "multiply": "bf16", "exponential": "bf16", "log": "bf16"},
+    otherwise="is computed in f32",
+)
+"""The type in which XLA computes ops of bf16 when it prices them, f32 for others of the tables (seen in what
 jaxlib 0.10.2 makes of each op for an H200)."""
 
 
@@ -372,6 +376,6 @@ def _profile(name: str) -> Mapping[tuple[str, str], int]:
         (opcode, dtype): cycles for opcode, row in rows.items() for dtype, cycles in row.items()
     }
     for opcode, row in rows.items():
-        if opcode not in _IN_BF16 and "f32" in row:
+        if opcode not in _BF16 and "f32" in row:
             found.setdefault((opcode, "bf16"), row["f32"])
     return MappingProxyType(found)
