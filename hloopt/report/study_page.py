@@ -22,6 +22,8 @@ _PARTS: Final = (
     ("compute", "arithmetic"),
     ("latency", "waiting for earlier results"),
 )
+_MOST_AROUND: Final = 1.25
+"""Times the longest bar that the lines of runs may take."""
 _ABOUT_EVEN: Final = 0.02
 """A step that gains or loses less than this is shown without colour."""
 
@@ -116,7 +118,8 @@ def _summary(study: Study, modules: Sequence[ModuleRow], ids: dict[str, str]) ->
                 continue
             ratio = study.over(best)
             line = f"{escape(best.strategy)}, {escape(seconds(best.seconds or 0.0))}"
-            strong = f"<b>{ratio}</b>" if ratio.is_clear else ratio
+            is_fact = ratio.is_clear and best.measured is not None
+            strong = f"<b>{ratio}</b>" if is_fact else ratio
             cells.append(f'<td>{strong}<br><span class="soft">{line}</span></td>')
         link = f'<a href="#{ids[row.name]}">{escape(row.name)}</a>'
         rows.append(f'<tr><th scope="row">{link}</th>{"".join(cells)}</tr>')
@@ -148,7 +151,7 @@ def _figure(study: Study, row: ModuleRow, device: StudyDevice) -> str:
             f'<span class="doubt">no device</span><span class="soft">{escape(why)}</span>'
             "</figcaption></figure>\n"
         )
-    longest = max((cell.seconds or 0.0 for _, cell in found), default=0.0)
+    longest = _longest([cell for _, cell in found])
     bars = ""
     if longest:
         items = [_bar(study, one, cell, longest) for one, cell in found]
@@ -159,7 +162,15 @@ def _figure(study: Study, row: ModuleRow, device: StudyDevice) -> str:
         f'<span class="soft">{escape(where)}</span></figcaption>'
     )
     table = _figures_table(study, device, found, f"{row.name} on {device.name}")
-    return f"<figure>\n{caption}\n{bars}{table}</figure>\n"
+    folded = f"<details>\n<summary>Figures</summary>\n{table}</details>\n" if bars else table
+    return f"<figure>\n{caption}\n{bars}{folded}</figure>\n"
+
+
+def _longest(cells: Sequence[Cell]) -> float:
+    """The seconds that a bar has room for: the longest time, and the runs around it if they are near."""
+    longest = max((cell.seconds or 0.0 for cell in cells), default=0.0)
+    ends = [cell.measured.timing.middle[1] for cell in cells if cell.measured is not None]
+    return max(longest, min(max(ends, default=0.0), _MOST_AROUND * longest))
 
 
 def _bar(study: Study, strategy: Strategy, cell: Cell, longest: float) -> str:
@@ -173,6 +184,10 @@ def _bar(study: Study, strategy: Strategy, cell: Cell, longest: float) -> str:
         for name, part in _segments(cell)
         if part
     )
+    if cell.measured is not None:
+        low, high = (min(end, longest) for end in cell.measured.timing.middle)
+        place = f"left:{100 * low / longest:.3f}%;width:{100 * (high - low) / longest:.3f}%"
+        segments += f'<i class="whisker" style="{place}"></i>'
     return (
         f'<li class="{" ".join(marks)}"><span class="name">{escape(strategy.label)}</span>'
         f'<span class="bar" role="img" aria-label="{escape(_spoken(cell))}">{segments}</span>'
@@ -203,11 +218,13 @@ def _spoken(cell: Cell) -> str:
 
 
 def _chip(study: Study, cell: Cell) -> str:
-    """What is wrong, else what the step bought."""
+    """What is wrong, else which strategy gives the same module, else what the step bought."""
     if cell.wrong:
         return '<span class="chip loss">results differ</span>'
     if cell.problem:
         return f'<span class="chip doubt" title="{escape(cell.problem)}">{escape(time_text(cell))}</span>'
+    if cell.same_as:
+        return f'<span class="soft">same as {escape(cell.same_as)}</span>'
     ratio = study.bought(cell)
     if ratio.value is None:
         return ""
@@ -230,6 +247,7 @@ def _figures_table(
     study: Study, device: StudyDevice, found: Sequence[tuple[Strategy, Cell]], caption: str
 ) -> str:
     rows = []
+    is_ladder = any(bought_text(study, cell) for _, cell in found)
     for strategy, cell in found:
         kernels, launches, moved = launch_text(cell)
         results = cell.checked.results if cell.checked is not None else ""
@@ -239,7 +257,7 @@ def _figures_table(
             moved,
             time_text(cell),
             str(study.over(cell)) if cell.seconds else "-",
-            bought_text(study, cell),
+            *([bought_text(study, cell)] if is_ladder else []),
         ]
         mark = ' class="base"' if strategy.name == study.baseline else ""
         rows.append(
@@ -254,7 +272,7 @@ def _figures_table(
         "bytes",
         device.heading,
         "over",
-        "bought",
+        *(["bought"] if is_ladder else []),
         "results",
     ]
     return _table(caption, heads, rows)
@@ -286,6 +304,8 @@ def _notes(study: Study) -> str:
         *notes(study),
         "bars are linear in time; each device has a separate scale for each module",
     ]
+    if any(cell.measured is not None for cell in study.cells):
+        lines.append("a line over the end of a measured bar has half of the runs")
     if any(cell.predicted is not None for cell in study.cells):
         lines.append(
             "memory and arithmetic overlap: the longer is drawn whole, of the shorter what sticks out"

@@ -121,13 +121,29 @@ def test_names_are_text(page: str) -> None:
 
 
 def test_bars_are_as_long_as_the_times(page: str) -> None:
-    """Widths are shares of the longest time of the module on the device, stacked by part."""
+    """Widths are shares of the longest time of the module on the device, stacked by part; runs are a line over it."""
     widths = re.findall(r'<span class="(\w+)" style="width:([\d.]+)%">', page)
     assert widths[:8] == [
         ("launch", "50.000"), ("memory", "25.000"), ("compute", "12.500"), ("latency", "12.500"),
         ("launch", "25.000"), ("memory", "12.500"), ("compute", "12.500"), ("launch", "12.500"),
     ]  # fmt: skip
-    assert ("measured", "100.000") in widths
+    assert ("measured", "80.000") in widths  # half of the runs take up to 4 ms, which is cut off
+    assert '<i class="whisker" style="left:40.000%;width:60.000%"></i>' in page
+
+
+def test_what_two_strategies_make_alike_is_said_once() -> None:
+    """In the place of what a step bought; and a column that nothing is in is left out."""
+    first, second = Strategy("O2", "O2", Pipeline(()), ""), Strategy("O3", "O3", Pipeline(()), "")
+    study = Study(
+        "", "O2", [ModuleRow("m.hlo", "m")], [first, second], [StudyDevice("h200", "NVIDIA H200", "xla-2026")]
+    )  # fmt: skip
+    for one, alike in ((first, ""), (second, "O2")):
+        parts = predicted(1e-6, 0.0, 0.0, 0.0)
+        study.cells.append(Cell("m", one.name, "h200", "predicted", predicted=parts, same_as=alike))
+    page = study_page(study, "")
+    assert page.count("same as O2") == 1
+    assert ">bought</th>" not in page
+    assert "<b>1.00x</b>" not in page  # predicted, so not in bold
 
 
 def test_bars_are_told_in_words_and_tables_have_heads(page: str) -> None:
