@@ -180,8 +180,8 @@ def test_trips_of_the_interpreter_are_told() -> None:
     seen = []
 
     class Told(Progress):
-        def iteration(self, number: int) -> None:
-            super().iteration(number)
+        def iteration(self, number: int, count: int | None = None) -> None:
+            super().iteration(number, count)
             seen.append(str(self))
 
     module = hloopt.parse(LOOP.replace("TRIPS", "3"))

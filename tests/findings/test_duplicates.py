@@ -26,7 +26,7 @@ def test_the_kernels_and_the_value_are_named() -> None:
     (row,) = _found(kind_examples()["recomputed"].example, "h200")
     assert row.instruction == "g"
     assert "times an element" in row.why
-    assert "8,388,608 bytes" in row.why
+    assert "8 MiB" in row.why
     assert set(row.blocking) == {"columns", "rows"}
     assert "optimization_barrier" in row.remedies[0].text
 
