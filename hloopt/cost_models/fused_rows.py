@@ -25,6 +25,7 @@ from hloopt.ir import Computation, Instruction
 from hloopt.types import ArrayShape, elements_of, leaves
 
 __all__ = [
+    "RESIDENT",
     "RUNNING",
     "WHOLE_ROW",
     "RowBlocks",
@@ -43,8 +44,9 @@ RUNNING: Final = "running-reduction"
 _BLOCK: Final = 256
 _MOST_THREADS: Final = 1024
 _VECTOR_BITS: Final = 128
-_BLOCKS_A_CORE: Final = 3
-"""Which go from row to row, where columns are added up."""
+RESIDENT: Final = 768
+"""Threads that a core has at once where columns are added up: its blocks go from row to row, and more of them
+leave more partial results."""
 _KEPT: Final = 32
 """Elements of a row that a thread keeps at most."""
 
@@ -109,9 +111,8 @@ def rows_run_time(fusion: Instruction, usage: UsageAnalysis, times: DeviceTimes)
     )
     written = sum(leaf.byte_size for leaf in leaves(fusion.shape))
     write = times.write(written)
-    partial = (
-        4 * minor * _columns(body, rows, minor) * min(blocks, _BLOCKS_A_CORE * times.target.cores)
-    )
+    resident = times.target.cores * max(1, RESIDENT // threads)
+    partial = 4 * minor * _columns(body, rows, minor) * min(blocks, resident)
     if partial:
         # Written by the blocks, and read by a second launch.
         write += 2 * times.write(partial) + LAUNCH_NS

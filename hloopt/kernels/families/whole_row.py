@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from hloopt.analysis.online_sums import merged_with_next
 from hloopt.analysis.reduction import WARP_SIZE
-from hloopt.cost_models.fused_rows import row_blocks
+from hloopt.cost_models.fused_rows import RESIDENT, row_blocks
 from hloopt.errors import UsageError
 from hloopt.kernels.families.reductions import accumulator_types, operands_of, plain_reducer
 from hloopt.kernels.families.row_phases import RowPhases, whole_rows
@@ -45,8 +45,6 @@ _RESERVED = 32
 """Registers a thread has beside those in which it keeps elements."""
 
 _UNROLLED = 32
-_RESIDENT = 768
-"""Threads that a core has at once, where blocks go on to further rows: more leave more partial results."""
 
 
 def steps_of(phases: RowPhases, tile: Tile) -> int:
@@ -96,7 +94,7 @@ def _tile(site: Site) -> Tile:
     several, threads, vector = row_blocks(rows, minor, shapes, site.target.cores)
     tile = {"rows": several, "threads": threads, "vector": vector, "keep": 1}
     if phases.columns:
-        at_once = site.target.cores * max(1, _RESIDENT // (several * threads))
+        at_once = site.target.cores * max(1, RESIDENT // (several * threads))
         tile["blocks"] = max(1, min(-(-rows // several), at_once))
     tile["keep"] = int(_keeps(phases, tile))
     return MappingProxyType(tile)
