@@ -158,16 +158,10 @@ _ALGEBRA = (
 )
 # A dot with a vector, and a reduction in parts, join what is around them where a device runs them as code.
 _SUMS = "dot-strength-reduction,reduction-splitter"
-# Fusion as XLA has it today: producers into all their users by cost, then kernels with several results, by
-# XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
+# Fusion as XLA has it today: producers into all their users by cost, then these: kernels with several results,
+# by XLA's names.  A body may hold what several producers brought along, the same constants above all: cse
 # takes one of each.  In O3 loops that run as one kernel come before: XLA has none.
-_FUSION = (
-    "priority-fusion{bounded_code=true},cse,dce,multi-output-fusion{bounded_code=true},cse,dce,rename-fusions,"
-    "tuple-simplifier"
-)
-_SHORT: Final = _FUSION.replace(
-    "{bounded_code=true}", "{bounded_code=true,short_reductions=true}", 1
-)
+_JOINING = "cse,dce,multi-output-fusion{bounded_code=true},cse,dce,rename-fusions,tuple-simplifier"
 
 # What makes a module ready for a device: every op has a kernel, every buffer an order.  Calls go first, since
 # nothing is planned across them; then ops for which there is no kernel; then layouts, for kernels see row-major
@@ -199,11 +193,12 @@ _NATIVE = (
 _TEXTS: Final[Mapping[str, str]] = {
     "O0": "",
     "O1": _QUICK,
-    "O2": f"{SIMPLIFICATION},{_ALGEBRA},{_SUMS},{_FUSION}",
+    "O2": f"{SIMPLIFICATION},{_ALGEBRA},{_SUMS},priority-fusion{{bounded_code=true}},{_JOINING}",
     "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
     "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
-    f"loop-fusion,attention-recognition,{_SUMS},row-fusion,product-fusion,{_SHORT},loop-along-fusion,"
+    f"loop-fusion,attention-recognition,{_SUMS},row-fusion,product-fusion,"
+    f"priority-fusion{{bounded_code=true,short_reductions=true}},{_JOINING},loop-along-fusion,"
     "horizontal-input-fusion{cost_model=xla-2026},"
     "horizontal-loop-fusion{instructions=256,cost_model=xla-2026},tuple-simplifier,cse,dce,rename-fusions",
     "device": _DEVICE,
