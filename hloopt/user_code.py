@@ -1,6 +1,6 @@
 """Code of users: Python files that are run, modules that are imported, and errors in them, with their lines.
 
-Only what somebody types names such code, or an installed package; files of data never do.
+Only command lines and installed packages name such code; files of data never do.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class _Remaining:
 
 
 def _rounded(seconds: float) -> str:
-    """A time of which nobody needs more than two digits."""
+    """A time to about two digits: an estimate has no more."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = seconds / 60

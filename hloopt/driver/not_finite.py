@@ -22,7 +22,7 @@ _SECONDS: Final = 10.0
 _NOT_MADE: Final = frozenset({*PLUMBING, *CONTROL_FLOW, "constant", "parameter"})
 
 
-class _MadeHere(Exception):  # noqa: N818 - it ends a run, and is no error
+class _MadeHere(Exception):  # noqa: N818 - it ends a run early; nothing went wrong
     """The instruction that was looked for."""
 
     def __init__(self, instruction: Instruction) -> None:

@@ -105,7 +105,7 @@ def _repeated(factor: Instruction, side: int, batch: int, dim: int) -> _Repetiti
 
 
 def _group(inner: Dims, outer: Dims, dim: int) -> range:
-    """The neighbouring dimensions that a reshape makes one of; empty where there are no such."""
+    """The neighbouring dimensions that a reshape merges into one; empty where it merges none."""
     before, size = prod(outer[:dim]), outer[dim]
     for start in range(len(inner)):
         if prod(inner[:start]) == before:
