@@ -9,7 +9,7 @@ from typing import Any, Final
 from hloopt.analysis.measured import JoinedTimes
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
-from hloopt.findings.ahead import TriedAhead
+from hloopt.findings.ahead import TriedAhead, TriedBeside
 from hloopt.findings.collectives import linked
 from hloopt.findings.contention import contended
 from hloopt.findings.finding import (
@@ -170,9 +170,12 @@ def _searched(
 ) -> Findings:
     run = None if real.joined is None else real.joined(subject.plan.module)
     found = _Search(subject, most, begin, run)
-    with TriedAhead(subject, kinds, _TRIED * most if real.device is None else 0) as ahead:
+    tried = _TRIED * most if real.device is None else 0
+    with TriedAhead(subject, kinds, tried) as ahead:
         _ = subject.plan
-        known = ahead.found()
+        known = dict(ahead.found())
+    with TriedBeside(subject, [one for one in kinds if one.name not in known], tried) as beside:
+        known |= beside.found()
     for kind in kinds:
         found.add(kind, known.get(kind.name))
     plan, planner, module = subject.plan, subject.planner, subject.module

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 
 import pytest
@@ -12,7 +13,7 @@ import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
 from hloopt.findings import FindingKind, FindingRemedy, Planner, find, kind_examples, pipeline_for
-from hloopt.findings.ahead import TriedAhead
+from hloopt.findings.ahead import TriedAhead, TriedBeside
 from hloopt.findings.kind_tries import KindTries
 from hloopt.findings.parts import cut_out
 from hloopt.findings.trials import FindingCandidate, ModuleChange, Subject
@@ -33,6 +34,13 @@ ENTRY main {{
   picked = f32[128,3000] convert(hit)
   d = f32[128,64] dot(picked, table), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
   ROOT r = (f32[256,256], f32[128,64]) tuple(n{last}, d)
+}}
+"""
+
+SMALL_KERNELS = f"""HloModule small
+ENTRY main {{
+{"".join(f"  x{n} = f32[{64 + n}] parameter({n}){chr(10)}  y{n} = f32[{64 + n}] sine(x{n}){chr(10)}" for n in range(12))}
+  ROOT r = ({", ".join(f"f32[{64 + n}]" for n in range(12))}) tuple({", ".join(f"y{n}" for n in range(12))})
 }}
 """
 
@@ -71,6 +79,41 @@ def test_another_process_tries_what_needs_no_plan(monkeypatch: pytest.MonkeyPatc
     assert rows[0]["findings"]
     assert rows[0]["findings"][0]["cost"]["share"] > 0
     assert ahead == [[], ["one-hot-product"]]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_kinds_that_need_the_plan_are_shared_out(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """What the other process finds is what one process finds; where it fails, this one does its part."""
+    kinds = ["small-kernels", "temporary"]
+    module = hloopt.parse(SMALL_KERNELS)
+    monkeypatch.setattr("hloopt.findings.trials._WHOLE", 10)
+    monkeypatch.setattr("hloopt.findings.ahead.can_work_beside", lambda: False)
+    alone = hloopt.why(module, kinds=kinds).to_json()
+    assert [one["kind"] for one in alone["findings"]] == ["small-kernels"]
+    monkeypatch.setattr("hloopt.findings.ahead.can_work_beside", lambda: True)
+    here, claimed, found = os.getpid(), TriedBeside._claimed, TriedBeside.found
+    answers = list[Mapping[str, KindTries]]()
+
+    def all_there(self: TriedBeside) -> Iterator[FindingKind]:
+        if os.getpid() != here:
+            yield from claimed(self)
+            if fails:
+                raise RuntimeError("the other process fails")
+
+    def noted(self: TriedBeside) -> Mapping[str, KindTries]:
+        answers.append(found(self))
+        return answers[-1]
+
+    monkeypatch.setattr(TriedBeside, "_claimed", all_there)
+    monkeypatch.setattr(TriedBeside, "found", noted)
+    assert hloopt.why(module, kinds=kinds).to_json() == alone
+    assert list(answers[0]) == ([] if fails else ["temporary", "small-kernels"])
+    for tries in answers[0].values():
+        for _, tried in tries.found:
+            assert tried.kernels
+            assert tried.compared is None
 
 
 def test_a_large_module_is_tried_in_a_part() -> None:

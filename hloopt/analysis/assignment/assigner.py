@@ -10,7 +10,7 @@ from typing import Final
 
 from hloopt.analysis.aliasing import analyze_aliasing
 from hloopt.analysis.assignment.heap import HeapBuffer, pack
-from hloopt.analysis.assignment.live_ranges import FlatSchedule, LiveRange
+from hloopt.analysis.assignment.live_ranges import FlatSchedule
 from hloopt.analysis.assignment.records import (
     AssignedValue,
     BufferAllocation,
@@ -62,17 +62,6 @@ class _Place:
         for value in buffer.values:
             insort(self.lives, (value.life.start, value.life.end, len(self.values)))
             self.values.append(value)
-
-    def overlapping(self, life: LiveRange) -> Iterator[AssignedValue]:
-        """The values that live at a time of a life: those of one place follow each other."""
-        at = bisect_left(self.lives, (life.end + 1, -1, -1))
-        while at > 0:
-            at -= 1
-            start, end, number = self.lives[at]
-            if end >= life.start:
-                yield self.values[number]
-            elif start < life.start - 1 and end < life.start - 1:
-                return
 
 
 def assign_buffers(module: Module, *, gpu: bool = False) -> BufferAssignment:
@@ -181,8 +170,21 @@ class _Assigner:
 
     def _is_free(self, place: _Place, buffer: _Buffer) -> bool:
         """Whether a place has no value that a buffer cannot share it with."""
+        lives = place.lives
         for value in buffer.values:
-            for other in place.overlapping(value.life):
+            first, last = value.life.start, value.life.end
+            at = bisect_left(lives, (last + 1, -1, -1))
+            while at > 0:
+                at -= 1
+                start, end, number = lives[at]
+                if end < first - 1 and start < first - 1:
+                    break  # those of one place follow each other
+                if end < first:
+                    continue
+                # Only where one begins as the other ends can it take the place over.
+                if end != first and last != start:
+                    return False
+                other = place.values[number]
                 if self._interfere(value, other) or self._copies(value, other):
                     return False
         return True
