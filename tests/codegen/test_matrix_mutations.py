@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.codegen.matrix_mutants import CAUGHT, SUBJECTS, Mutant, Trial, reason
+from tests.helpers.rarely import one_in
 
 
 def drawn(name: str, trial: Trial) -> list[tuple[int, Mutant]]:
@@ -18,7 +19,7 @@ def drawn(name: str, trial: Trial) -> list[tuple[int, Mutant]]:
     return every[:2]
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("name", one_in(4, SUBJECTS))
 def test_mistakes_are_found(name: str) -> None:
     """One that is not would let a wrong kernel pass; the kernel itself does."""
     trial = Trial(name)

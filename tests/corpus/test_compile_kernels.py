@@ -26,6 +26,7 @@ from tests.corpus.compile_kernels import (
     written,
     written_natively,
 )
+from tests.helpers.rarely import one_in
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 NATIVE = sorted([*SAMPLES.glob("*.hlo"), *SAMPLES.glob("loops/*.hlo")])
@@ -71,9 +72,7 @@ def test_every_kernel_of_a_sample_compiles(path: Path, pool: ThreadPoolExecutor)
     assert set(row.describe) <= set(row.made[STRICT].resources), "a launch without a function"
 
 
-@pytest.mark.parametrize(
-    "name", [str(path.relative_to(SAMPLES)) for path in NATIVE], ids=lambda name: name[:-4]
-)
+@pytest.mark.parametrize("name", one_in(2, (str(path.relative_to(SAMPLES)) for path in NATIVE)))
 def test_native_code_of_a_sample_stays_within_its_bytes(name: str) -> None:
     """After -O2 for the host; the functions that are counted are those that the program calls."""
     module = hloopt.parse((SAMPLES / name).read_text(), name=name)

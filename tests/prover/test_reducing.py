@@ -23,6 +23,7 @@ from hloopt.prover.reduction.children import asked
 from hloopt.prover.reduction.questions import Asked, CaseOutcome, CommandQuestion, Differs
 from hloopt.prover.reduction.search import Search, SearchLimits
 from hloopt.types import Array
+from tests.helpers.rarely import one_in
 from tests.properties.random_modules import module_text
 from tests.prover.test_deltas import CALLS, LOOP, SHAPES, case_of, opcodes
 
@@ -85,7 +86,7 @@ def broken(kind: str) -> ReduceOptions:
     return ReduceOptions(PassOptions(passes=f"broken{{kind={kind}}}", pass_file=(str(BROKEN),)))
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", one_in(2, [3, 1]))
 def test_a_wrong_pass_is_reduced_to_the_same_for_any_number_of_jobs(jobs: int) -> None:
     found = hloopt.reduce(hloopt.parse(LOOP), options=broken("in_loops"), jobs=jobs)
     assert found.outcome.kind == "differs"

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.support import invoke
 
 SAMPLES = Path(__file__).parents[2] / "samples"
-_LARGE = 100_000
+_LARGE = 20_000
 FILES = ("attention", "while_loop", "kalman_scan", "softmax_cross_entropy", "mlp_train_step")
 
 BOUNDED = """HloModule bounded

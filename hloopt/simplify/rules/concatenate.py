@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from math import prod
 
 from hloopt.ir import Instruction
-from hloopt.rewrite import Match, Rule, op, same_layout, splat_literal, used_once
+from hloopt.rewrite import Match, Rule, op, own_attributes, same_layout, splat_literal, used_once
 from hloopt.simplify.data_movement import (
     concatenated,
     dimensions,
@@ -15,7 +16,7 @@ from hloopt.simplify.data_movement import (
     with_dims,
 )
 from hloopt.simplify.predicates import resized
-from hloopt.types import PaddingDim, SliceRange
+from hloopt.types import DotDims, PaddingDim, SliceRange
 
 __all__ = ["RULES"]
 
@@ -115,28 +116,34 @@ def _slices(match: Match) -> Instruction | None:
     """One slice, where each operand goes on where the one before ended."""
     dimension = concatenated(match.root)
 
-    def follows(left: Instruction, right: Instruction) -> bool:
-        if not left.opcode == right.opcode == "slice" or left.operands != right.operands:
-            return False
-        before, after = list(ranges(left)), list(ranges(right))
-        first, second = before.pop(dimension), after.pop(dimension)
-        adjacent = first.limit == second.start and first.stride == second.stride == 1
-        return adjacent and before == after
+    return _joined_runs(match, partial(_follows, dimension), _one_slice)
 
-    return _joined_runs(match, follows, _one_slice)
+
+def _follows(dimension: int, left: Instruction, right: Instruction) -> bool:
+    """Whether the second slice goes on where the first one ended."""
+    if not left.opcode == right.opcode == "slice" or left.operands != right.operands:
+        return False
+    before, after = list(ranges(left)), list(ranges(right))
+    first, second = before.pop(dimension), after.pop(dimension)
+    adjacent = first.limit == second.start and first.stride == second.stride == 1
+    return adjacent and before == after
 
 
 def _one_slice(match: Match, run: list[Instruction]) -> Instruction:
-    dimension = concatenated(match.root)
-    taken = list(ranges(run[0]))
-    taken[dimension] = SliceRange(taken[dimension].start, ranges(run[-1])[dimension].limit)
-    source = run[0].operands[0]
+    source, taken = _taken(run, concatenated(match.root))
     dims = _length(match, run)
     if dims == source.array.dims == match.array.dims and same_layout(
         source.shape, match.root.shape
     ):
         return source
-    return match.make("slice", source, shape=with_dims(source.array, dims), slice=tuple(taken))
+    return match.make("slice", source, shape=with_dims(source.array, dims), slice=taken)
+
+
+def _taken(run: list[Instruction], dimension: int) -> tuple[Instruction, tuple[SliceRange, ...]]:
+    """What neighbours are slices of, and all that they take."""
+    taken = list(ranges(run[0]))
+    taken[dimension] = SliceRange(taken[dimension].start, ranges(run[-1])[dimension].limit)
+    return run[0].operands[0], tuple(taken)
 
 
 def _broadcasts(match: Match) -> Instruction | None:
@@ -217,6 +224,49 @@ def _tiles(match: Match) -> Instruction | None:
     return match.result("reshape", tiled)
 
 
+def _of_dots(match: Match) -> Instruction | None:
+    """One dot of what was cut: the pieces of one operand are neighbours, the other operand is the same."""
+    return _joined_runs(match, partial(_goes_on, concatenated(match.root)), _one_dot)
+
+
+def _goes_on(dimension: int, left: Instruction, right: Instruction) -> bool:
+    if not left.opcode == right.opcode == "dot" or not (used_once(left) and used_once(right)):
+        return False
+    side = _cut_side(left, dimension)
+    if own_attributes(left) != own_attributes(right) or side is None:
+        return False
+    at, along = side
+    same = left.operands[1 - at] is right.operands[1 - at]
+    return same and _follows(along, left.operands[at], right.operands[at])
+
+
+def _cut_side(dot: Instruction, dimension: int) -> tuple[int, int] | None:
+    """The operand, and its dimension, that a free dimension of the result comes from."""
+    dims = DotDims.of(dot.attributes)
+    if dimension < len(dims.lhs_batch):
+        return None
+    for at, places in enumerate(dims.places(*(operand.array.rank for operand in dot.operands))):
+        for along, place in places.items():
+            if place == dimension:
+                return at, along
+    return None
+
+
+def _one_dot(match: Match, run: list[Instruction]) -> Instruction:
+    first = run[0]
+    side = _cut_side(first, concatenated(match.root))
+    assert side is not None
+    at, along = side
+    operands = list(first.operands)
+    source, taken = _taken([one.operands[at] for one in run], along)
+    dims = tuple(entry.size for entry in taken)
+    operands[at] = source
+    if dims != source.array.dims:
+        shape = with_dims(source.array, dims)
+        operands[at] = match.make("slice", source, shape=shape, slice=taken)
+    return match.again(first, *operands, shape=with_dims(match.array, _length(match, run)))
+
+
 RULES = (
     Rule("concatenate(A) => A", op("concatenate"), _one_operand),
     Rule("concatenate(A, empty) => concatenate(A)", op("concatenate"), _without_empty),
@@ -225,6 +275,11 @@ RULES = (
     ),
     Rule("concatenate(broadcast(C), broadcast(C)) => broadcast(C)", op("concatenate"), _splats),
     Rule("concatenate(slice(A), slice(A)) => slice(A)", op("concatenate"), _slices),
+    Rule(
+        "concatenate(dot(A, slice(B)), dot(A, slice(B))) => dot(A, slice(B))",
+        op("concatenate"),
+        _of_dots,
+    ),
     Rule("concatenate(broadcast(A), broadcast(A)) => broadcast(A)", op("concatenate"), _broadcasts),
     Rule(
         "concatenate(broadcast(A), broadcast(B)) => broadcast(concatenate(A, B))",

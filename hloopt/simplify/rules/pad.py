@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloopt.ir import Instruction
-from hloopt.rewrite import Match, Rule, op, own_attributes, splat, splat_literal, var
+from hloopt.rewrite import Match, Rule, op, own_attributes, splat, splat_literal, used_once, var
 from hloopt.simplify.data_movement import (
     PASSABLE,
     dimensions,
@@ -12,8 +12,13 @@ from hloopt.simplify.data_movement import (
     paddings,
     with_dims,
 )
-from hloopt.simplify.predicates import resized
-from hloopt.types import PaddingDim, SliceRange, array
+from hloopt.simplify.predicates import (
+    exact_or_fast,
+    is_negative_zero,
+    is_positive_zero,
+    resized,
+)
+from hloopt.types import ArrayShape, PaddingDim, SliceRange, array
 
 __all__ = ["RULES"]
 
@@ -159,6 +164,64 @@ def _after_elementwise(match: Match) -> Instruction | None:
     return _pad(match, small, value, paddings(first))
 
 
+def _side_by_side(match: Match) -> Instruction | None:
+    """The gradient of slices: what lies side by side, or apart, is padded once, and -0 + 0 stays 0."""
+    pads = [_without_zero(operand) for operand in match.root.operands]
+    if match.array.dynamic or not all(map(_is_padded_once, pads)):
+        return None
+    value = pads[0].operands[1]
+    is_neutral = all(is_negative_zero(pad.operands[1]) for pad in pads)
+    if not is_neutral and not all(is_positive_zero(pad.operands[1]) for pad in pads):
+        return None
+    entries = [paddings(pad) for pad in pads]
+    differing = [at for at, pair in enumerate(zip(*entries, strict=True)) if pair[0] != pair[1]]
+    if len(differing) != 1:
+        return None
+    (along,) = differing
+    if entries[0][along].low > entries[1][along].low:
+        pads.reverse()
+        entries.reverse()
+    low, begin, high = entries[0][along].low, entries[1][along].low, entries[1][along].high
+    parts = [_without_zero(pad.operands[0]) for pad in pads]
+    lengths = [part.array.dims[along] for part in parts]
+    between = begin - low - lengths[0]
+    if between < 0 or min(low, high) < 0:
+        return None
+    if between:
+        parts.insert(1, match.fill(_of_length(parts[0].array, along, between), value))
+    around = list(entries[0])
+    around[along] = PaddingDim(low, high)
+    shape = _of_length(parts[0].array, along, sum(lengths) + between)
+    if all(entry == _NOTHING for entry in around):
+        shape = match.array
+    whole = match.make("concatenate", *parts, shape=shape, dimensions=(along,))
+    if shape is not match.array:
+        whole = _pad(match, whole, value, tuple(around))
+    if is_neutral or exact_or_fast(match):
+        return whole
+    return match.result("add", whole, match.full(0))
+
+
+def _of_length(shape: ArrayShape, dimension: int, size: int) -> ArrayShape:
+    return with_dims(shape, (*shape.dims[:dimension], size, *shape.dims[dimension + 1 :]))
+
+
+def _is_padded_once(value: Instruction) -> bool:
+    return (
+        value.opcode == "pad"
+        and used_once(value)
+        and not any(entry.interior for entry in paddings(value))
+    )
+
+
+def _without_zero(instruction: Instruction) -> Instruction:
+    """What +0 is added to, where that is so and has no other reader."""
+    if instruction.opcode != "add" or not used_once(instruction):
+        return instruction
+    value, zero = instruction.operands
+    return value if is_positive_zero(zero) else instruction
+
+
 RULES = (
     Rule("pad(A, B) => A", op("pad", A, B), A, when=_pads_nothing),
     Rule("pad(broadcast(C), C) => broadcast(C)", op("pad", S, splat()), _pads_with_itself),
@@ -171,5 +234,6 @@ RULES = (
         op("pad", op("broadcast", A), B),
         _before_broadcast,
     ),
+    Rule("pad(A, 0) + pad(B, 0) => pad(concatenate(A, B), 0)", op("add"), _side_by_side),
     Rule("f(pad(A, C), pad(B, D)) => pad(f(A, B), f(C, D))", op(PASSABLE), _after_elementwise),
 )
