@@ -240,8 +240,12 @@ __attribute__((noinline)) void large_product(
           T* to = blocks.l + i * depth;
           const T* from = l + (m0 + i) * lm + k0 * lk;
           if (some < kTileRows) memset(to, 0, depth * kTileRows * sizeof(T));
-          for (long j = 0; j < some; ++j)
-            for (long at = 0; at < depth; ++at) to[at * kTileRows + j] = from[j * lm + at * lk];
+          // Along what lies side by side: a step of some thousand bytes meets the same few sets of the first cache.
+          if (lm == 1 && some == kTileRows)
+            for (long at = 0; at < depth; ++at) memcpy(to + at * kTileRows, from + at * lk, kTileRows * sizeof(T));
+          else
+            for (long j = 0; j < some; ++j)
+              for (long at = 0; at < depth; ++at) to[at * kTileRows + j] = from[j * lm + at * lk];
         }
         for (long j = 0; j < columns; j += lanes)
           for (long i = 0; i < rows; i += kTileRows)
