@@ -231,3 +231,29 @@ def test_what_is_remembered_is_what_is_counted_anew(text: str) -> None:
                 break
     for instruction in module.entry:
         assert model.run_time(instruction) == HostModel(HOST).run_time(instruction)
+
+
+@pytest.mark.parametrize(("array", "whole"), [("x", False), ("zeros", True)])
+def test_a_fused_scatter_moves_only_what_its_updates_reach(array: str, whole: bool) -> None:
+    module = hloopt.parse(f"""HloModule m
+sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+body {{
+  x = f32[50000,64] parameter(0)
+  at = s32[8,1] parameter(1)
+  up = f32[8,64] parameter(2)
+  zero = f32[] constant(0)
+  zeros = f32[50000,64] broadcast(zero), dimensions={{}}
+  by = f32[8,64] negate(up)
+  ROOT s = f32[50000,64] scatter({array}, at, by), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=sum
+}}
+ENTRY e {{
+  x = f32[50000,64] parameter(0)
+  at = s32[8,1] parameter(1)
+  up = f32[8,64] parameter(2)
+  ROOT f = f32[50000,64] fusion(x, at, up), kind=kInput, calls=body
+}}
+""")
+    time = HostModel(HOST).run_time(module.entry.root)
+    updates, indices = 8 * 64 * 4, 8 * 4
+    assert time.bytes_written == (50000 * 64 * 4 if whole else updates)
+    assert time.bytes_read == updates + indices + (0 if whole else updates)
