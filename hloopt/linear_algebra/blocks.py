@@ -31,7 +31,7 @@ __all__ = ["BlockSide", "PartedProduct", "block_plan", "parts_of"]
 
 _PARTS: Final = 4
 """Into so many parts a side is cut at most."""
-_LEAST: Final = 64
+_LEAST: Final = 128
 """Rows of a part."""
 _MOST_TIME: Final = 0.9
 """Of what the whole takes: copies of parts cost more or less than the model says."""
