@@ -115,6 +115,14 @@ _NOT_FINITE: Final = (
         "jax.nn.softplus(x), or jnp.logaddexp(x, 0)",
         (_large,),
     ),
+    _Form(
+        stable.log_of_sigmoid,
+        stable.log_sigmoid,
+        "%{name} is the logarithm of a sigmoid, or of 1 less a sigmoid. In f32 a sigmoid is 1 from x = 17 on "
+        "and 0 below x = -89, and the logarithm of 0 is minus infinity; the result is near x or -x there.",
+        "jax.nn.log_sigmoid(x) for log(sigmoid(x)), jax.nn.log_sigmoid(-x) for log(1 - sigmoid(x))",
+        (_large,),
+    ),
 )
 _FEW_DIGITS: Final = (
     _Form(

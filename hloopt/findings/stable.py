@@ -20,7 +20,9 @@ __all__ = [
     "less_most",
     "log_near_one",
     "log_of_one_more",
+    "log_of_sigmoid",
     "log_plus_one",
+    "log_sigmoid",
     "made_of",
     "masked_after",
     "masked_product",
@@ -238,6 +240,49 @@ def softplus(last: Instruction) -> None:
     above = site.make("maximum", value, site.splat(value.array, 0))
     small = site.make("exponential", site.make("negate", site.make("abs", value)))
     site.replace(site.make("add", above, site.make("log-plus-one", small), shape=last.shape))
+
+
+# ---- log(sigmoid(x)), log(1 - sigmoid(x))
+
+
+def log_of_sigmoid(last: Instruction) -> _Parts:
+    """``log(sigmoid(x))`` or ``log(1 - sigmoid(x))``, also as ``log1p(-sigmoid(x))``."""
+    if last.opcode not in ("log", "log-plus-one"):
+        return None
+    given = last.operands[0]
+    if last.opcode == "log-plus-one":
+        given = given.operands[0] if given.opcode == "negate" else last
+    elif given.opcode == "subtract" and _is_number(given.operands[0], 1):
+        given = given.operands[1]
+    value = _of_sigmoid(given)
+    return None if value is None else (last, value[0])
+
+
+def _of_sigmoid(value: Instruction) -> tuple[Instruction, bool] | None:
+    """The argument of a sigmoid, and whether it is its negative: of ``logistic``, or ``1 / (1 + exp(x))``."""
+    if value.opcode == "logistic":
+        return value.operands[0], False
+    if value.opcode != "divide" or not _is_number(value.operands[0], 1):
+        return None
+    power = _one_more(value.operands[1])
+    if power is None or power.opcode != "exponential":
+        return None
+    given = power.operands[0]
+    return (given.operands[0], False) if given.opcode == "negate" else (given, True)
+
+
+def log_sigmoid(last: Instruction) -> None:
+    """``min(x, 0) - log1p(exp(-abs(x)))``, of ``-x`` where the sigmoid was taken from 1."""
+    given = last.operands[0]
+    is_rest = given.opcode in ("negate", "subtract")
+    found = _of_sigmoid(given.operands[-1] if is_rest else given)
+    assert found is not None, "it has the form"
+    site, (value, is_negative) = Site(last), found
+    if is_rest != is_negative:
+        value = site.make("negate", value)
+    below = site.make("minimum", value, site.splat(value.array, 0))
+    small = site.make("exponential", site.make("negate", site.make("abs", value)))
+    site.replace(site.make("subtract", below, site.make("log-plus-one", small), shape=last.shape))
 
 
 # ---- mean(x * x) - mean(x) ** 2, log(1 + x), exp(x) - 1

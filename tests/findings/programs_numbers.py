@@ -169,6 +169,42 @@ def gram_of_constants(rng: np.random.Generator) -> tuple[Any, ...]:
 _BASIS = np.random.default_rng(1).standard_normal((192, 192)).astype(np.float32)
 
 
+@pair("not-finite", scale=100.0)
+def cross_entropy_of_probabilities(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any, w: Any, y: Any) -> Any:
+        p = jax.nn.sigmoid(x @ w)
+        return -(y * jnp.log(p) + (1 - y) * jnp.log(1 - p))
+
+    def after(x: Any, w: Any, y: Any) -> Any:
+        logits = x @ w
+        log_p, log_rest = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
+        return -(y * log_p + (1 - y) * log_rest)
+
+    return before, after, normal(rng, 128, 32), weight(rng, 32, 10), normal(rng, 128, 10)
+
+
+@pair("not-finite", scale=100.0)
+def ranking_of_pairs(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(user: Any, liked: Any, other: Any) -> Any:
+        return jnp.log(jax.nn.sigmoid((user * (liked - other)).sum(-1)))
+
+    def after(user: Any, liked: Any, other: Any) -> Any:
+        return jax.nn.log_sigmoid((user * (liked - other)).sum(-1))
+
+    return before, after, normal(rng, 512, 16), normal(rng, 512, 16), normal(rng, 512, 16)
+
+
+@pair("not-finite", scale=100.0)
+def negative_samples(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(centre: Any, drawn: Any) -> Any:
+        return jnp.log1p(-jax.nn.sigmoid(jnp.einsum("bd,bkd->bk", centre, drawn)))
+
+    def after(centre: Any, drawn: Any) -> Any:
+        return jax.nn.log_sigmoid(-jnp.einsum("bd,bkd->bk", centre, drawn))
+
+    return before, after, weight(rng, 128, 16), weight(rng, 128, 5, 16)
+
+
 @pair("log-sum-exp", scale=100.0)
 def energies(rng: np.random.Generator) -> tuple[Any, ...]:
     def before(x: Any) -> Any:

@@ -20,6 +20,11 @@ def _found(body: str) -> list[Finding]:
 _ONES = "  one = f32[] constant(1)\n  ones = f32[8,32] broadcast(one), dimensions={}\n"
 _ZEROS = "  zero = f32[] constant(0)\n  zeros = f32[8,32] broadcast(zero), dimensions={}\n"
 _MASK = f"{_ZEROS}  p = pred[8,32] compare(x, zeros), direction=GT\n"
+_SIGMOID = f"""{_ONES}  n = f32[8,32] negate(x)
+  e = f32[8,32] exponential(n)
+  a = f32[8,32] add(e, ones)
+  s = f32[8,32] divide(ones, a)
+"""
 _SOFTMAX = """  e = f32[8,32] exponential({0})
   s = f32[8] reduce(e, zero), dimensions={{1}}, to_apply=sum
   b = f32[8,32] broadcast(s), dimensions={{0}}
@@ -54,6 +59,24 @@ _SHIFT = """  low = f32[] constant(-inf)
             "softplus",
         ),
         (
+            f"{_SIGMOID}  ROOT r = f32[8,32] log(s)",
+            "not-finite",
+            "r",
+            "jax.nn.log_sigmoid(x)",
+        ),
+        (
+            f"{_SIGMOID}  d = f32[8,32] subtract(ones, s)\n  ROOT r = f32[8,32] log(d)",
+            "not-finite",
+            "r",
+            "jax.nn.log_sigmoid(-x)",
+        ),
+        (
+            "  s = f32[8,32] logistic(x)\n  d = f32[8,32] negate(s)\n  ROOT r = f32[8,32] log-plus-one(d)",
+            "not-finite",
+            "r",
+            "jax.nn.log_sigmoid(-x)",
+        ),
+        (
             f"{_ONES}  a = f32[8,32] add(x, ones)\n  ROOT r = f32[8,32] log(a)",
             "cancellation",
             "r",
@@ -85,6 +108,8 @@ def test_forms_are_found(body: str, kind: str, site: str, remedy: str) -> None:
         "  n = f32[8,32] abs(x)\n  g = f32[8,32] negate(n)\n  e = f32[8,32] exponential(g)\n  ROOT r = f32[8,32] log-plus-one(e)",
         f"{_ONES}  e = f32[8,32] exponential(x)\n  ROOT r = f32[8,32] add(e, ones)",
         f"{_ONES}  ROOT r = f32[8,32] divide(ones, ones)",
+        f"{_ONES}  s = f32[8,32] logistic(x)\n  a = f32[8,32] add(s, ones)\n  ROOT r = f32[8,32] log(a)",
+        f"{_SIGMOID}  low = f32[] constant(0.01)\n  f = f32[8,32] broadcast(low), dimensions={{}}\n  k = f32[8,32] add(s, f)\n  ROOT r = f32[8,32] log(k)",
     ],
 )
 def test_stable_forms_are_not(body: str) -> None:
