@@ -135,6 +135,7 @@ class TriedBeside:
         mine = {
             kind.name: try_kind(kind, self._subject, self._most, str) for kind in self._claimed()
         }
+        _ = self._subject.plan.explanation  # needed next, and the other process may not be done
         others = self._child.answer()
         if isinstance(others, StoppedWork):
             return mine

@@ -8,7 +8,7 @@ the module's history.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import TypeAlias
 
@@ -117,16 +117,18 @@ class _Rewrites:
             if entry.offset < 0:
                 self._placeless.add((entry.name, entry.opcode))
 
-    def add(self, run: PassRun, module: Module) -> None:
-        """Record a run's remarks on its rewrites, and what it made; fusions are in the history."""
+    def add(self, run: PassRun, left: Mapping[object, Instruction]) -> None:
+        """Record a run's remarks on its rewrites, and what it made; fusions are in the history.
+
+        ``left`` has the instructions after it, by identity.
+        """
         if not run.changed or _fuses(run.instance):
             return
         for remark in run.remarks:
             if remark.kind == "passed":
                 rows = self._by_subject.setdefault(_subject(remark), {})
                 rows[_rewrite(remark, run)] = None
-        for entry in module.instructions():
-            key = _identity(entry)
+        for key, entry in left.items():
             if key not in self._known:
                 self._known.add(key)
                 if (entry.name, entry.opcode) not in self._placeless:
@@ -223,8 +225,11 @@ class Provenance(Watcher):
                 record.run = run.number
                 self.alive = _live_instructions(module)
         if run.changed and not self.nodes:
-            self._rewrites.add(run, module)
-            self._follow(run, module)
+            left: dict[object, Instruction] = {
+                one.offset if one.offset >= 0 else one: one for home in module for one in home
+            }
+            self._rewrites.add(run, left)
+            self._follow(run, module, left)
 
     def end(self, module: Module) -> None:
         """Record the graph if no strategy has run, and the fusions after the last one."""
@@ -245,8 +250,7 @@ class Provenance(Watcher):
             return entry.name
         return self._wrapped.get((computation, kernel), "")
 
-    def _follow(self, run: PassRun, module: Module) -> None:
-        left = {_identity(entry) for entry in module.instructions()}
+    def _follow(self, run: PassRun, module: Module, left: Mapping[object, Instruction]) -> None:
         lost = [
             place
             for place, key in self._keys.items()
