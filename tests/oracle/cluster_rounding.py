@@ -87,11 +87,10 @@ def examined(seed: int) -> str:
     share = told(log) + 2 * count * UNIT / (1 - count * UNIT)
     tiny = 1e-37 * (1 + count)
     limit = float(np.finfo(np.float32).max)
-    for at, (ours, wanted, sizes) in enumerate(
-        zip(hloopt.evaluate(planned, inputs), exact, terms, strict=True)
-    ):
+    results = (hloopt.evaluate(module, inputs) for module in (planned, given))
+    for at, (ours, written, wanted, sizes) in enumerate(zip(*results, exact, terms, strict=True)):
         # What overflows on the way, or is not finite, may be so elsewhere in another order.
-        known = np.isfinite(sizes) & (sizes < limit)
+        known = np.isfinite(sizes) & (sizes < limit) & np.isfinite(written)
         if kind == "special":
             known &= np.isfinite(ours)
         with np.errstate(invalid="ignore"):  # of infinities, which are not judged

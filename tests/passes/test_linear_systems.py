@@ -154,6 +154,21 @@ def test_equal_right_sides_are_solved_once() -> None:
     assert given.entry.root.opcode == "broadcast"
 
 
+def test_a_right_side_and_its_negative_are_solved_once() -> None:
+    """The sign is that of the solution, as in the gradient of an inverse times a vector."""
+    given = module(
+        f"{EYE}{INVERSE}minus = {MATRIX} negate(inverse)\n"
+        f"x = {VECTOR} dot(inverse, b), {PRODUCT}\ny = {VECTOR} dot(minus, b), {PRODUCT}\n"
+        f"ROOT r = ({VECTOR}, {VECTOR}) tuple(x, y)",
+        MATRIX,
+        VECTOR,
+    )
+    changed(given)
+    parse_pipeline("simplify,cse,dce").run(given)
+    assert solved(given) == [(N, 1), (N, 1)]
+    assert [one.opcode for one in given.entry].count("negate") == 1
+
+
 def test_an_outer_product_is_solved_for_one_vector() -> None:
     given = module(
         f"""left = {MATRIX} broadcast(b), dimensions={{0}}

@@ -12,7 +12,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.systems.chains import SolveChain
-from hloopt.linear_algebra.systems.steps import IndexLabel, Triangle
+from hloopt.linear_algebra.systems.steps import IndexLabel, Negation, Triangle
 from hloopt.rewrite.site import Site, row_major
 from hloopt.types import DotDims, record_of
 
@@ -200,15 +200,15 @@ class ChainWriter:
         return _Named(self.site.reshape(value, row_major(value.array, dims)), kept)
 
     def applied(self, chain: SolveChain, columns: _Named, *, transposed: bool) -> _Named:
-        """All steps of a chain, of [batch, rows, columns]."""
+        """All steps of a chain, of [batch, rows, columns], signs last: systems of x and -x are one."""
         kept = (*chain.batch, chain.acted)
         rest = tuple(label for label in columns.labels if label not in kept)
         arranged = self._arranged(columns, (*kept, *rest))
         dims = arranged.value.array.dims
         flat = (*dims[: len(kept)], prod(self.sizes[label] for label in rest))
         value = self.site.reshape(arranged.value, row_major(arranged.value.array, flat))
-        steps: Iterable[Any] = chain.steps if transposed else reversed(chain.steps)
-        for step, _ in steps:
+        steps = [step for step, _ in (chain.steps if transposed else reversed(chain.steps))]
+        for step in sorted(steps, key=lambda one: isinstance(one, Negation)):
             value = step.apply(self.site, value, transposed=transposed)
         return _Named(self.site.reshape(value, row_major(value.array, dims)), arranged.labels)
 
