@@ -104,8 +104,10 @@ def _kept(row: ArrayBetween) -> RefusedArray | None:
 def _why(row: ArrayBetween, edges: Sequence[Edge], words: Sequence[ExplainedRefusal]) -> str:
     readers = ", ".join(f"%{edge.consumer.name} ({edge.consumer.opcode})" for edge in edges[:3])
     more = f" and {len(edges) - 3} more" if len(edges) > 3 else ""
-    text = f"%{row.node.name} is written to memory, {byte_size(row.node.byte_size)}, and read by "
-    f"{readers}{more}"
+    text = (
+        f"%{row.node.name} is written to memory, {byte_size(row.node.byte_size)}, and read by "
+        f"{readers}{more}"
+    )
     if not words:
         return f"{text}; no strategy looked at the pair."
     last = words[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import hloopt
 from hloopt.findings import kind_examples
 
@@ -58,7 +60,8 @@ def test_what_is_fused_is_not_named() -> None:
 def test_none_are_found_on_the_host() -> None:
     """Other passes decide there what is in memory."""
     text = kind_examples()["temporary"].example
-    assert hloopt.why(hloopt.parse(text), kinds=["temporary"]).rows
+    (found, *_) = hloopt.why(hloopt.parse(text), kinds=["temporary"]).rows
+    assert re.search(r"and read by %\S+ \(\S+\): ", found.why)
     assert not hloopt.why(hloopt.parse(text), "host", kinds=["temporary"]).rows
 
 
