@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from pairs import integers, normal, pair
+from pairs import integers, normal, pair, weight
 
 HALF = jnp.bfloat16
 
@@ -200,3 +200,43 @@ def one_entry_that_is_not_donated(rng: np.random.Generator) -> tuple[Any, ...]:
         return x.at[at].set(value)
 
     return before, after, normal(rng, 1 << 20), jnp.float32(3), integers(rng, 1 << 20)
+
+
+@pair("stacked-output")
+def last_hidden_state(rng: np.random.Generator) -> tuple[Any, ...]:
+    """A recurrent network that returns all states, for a head that reads the last."""
+
+    def step(state: Any, x: Any, w: Any) -> Any:
+        return jnp.tanh(x + state @ w)
+
+    def before(xs: Any, w: Any, head: Any) -> Any:
+        start = jnp.zeros_like(xs[0])
+        states = lax.scan(lambda s, x: (step(s, x, w),) * 2, start, xs)[1]
+        return states[-1] @ head
+
+    def after(xs: Any, w: Any, head: Any) -> Any:
+        start = jnp.zeros_like(xs[0])
+        return lax.scan(lambda s, x: (step(s, x, w), None), start, xs)[0] @ head
+
+    return before, after, normal(rng, 96, 64, 256), weight(rng, 256, 256), weight(rng, 256, 16)
+
+
+@pair("stacked-output")
+def last_of_the_losses(rng: np.random.Generator) -> tuple[Any, ...]:
+    """Gradient descent whose residuals are collected, though those of the end are looked at."""
+
+    def residual(x: Any, a: Any, b: Any) -> tuple[Any, Any]:
+        off = a @ x - b
+        return x - 0.1 * (a.T @ off), off
+
+    def before(a: Any, b: Any, x: Any) -> Any:
+        x, all_of_them = lax.scan(lambda x, _: residual(x, a, b), x, None, 80)
+        return x, all_of_them[-1]
+
+    def after(a: Any, b: Any, x: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            return residual(state[0], a, b), None
+
+        return lax.scan(step, (x, jnp.zeros_like(b)), None, 80)[0]
+
+    return before, after, weight(rng, 512, 256), normal(rng, 512, 64), normal(rng, 256, 64)
