@@ -156,9 +156,10 @@ def test_equal_right_sides_are_solved_once() -> None:
 
 def test_a_right_side_and_its_negative_are_solved_once() -> None:
     """The sign is that of the solution, as in the gradient of an inverse times a vector."""
+    rows = "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
     given = module(
         f"{EYE}{INVERSE}minus = {MATRIX} negate(inverse)\n"
-        f"x = {VECTOR} dot(inverse, b), {PRODUCT}\ny = {VECTOR} dot(minus, b), {PRODUCT}\n"
+        f"x = {VECTOR} dot(b, inverse), {rows}\ny = {VECTOR} dot(b, minus), {rows}\n"
         f"ROOT r = ({VECTOR}, {VECTOR}) tuple(x, y)",
         MATRIX,
         VECTOR,
