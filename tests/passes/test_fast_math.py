@@ -10,6 +10,7 @@ import pytest
 
 import hloopt
 from hloopt.ir.canonical import fingerprint
+from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import PassLog
 from hloopt.simplify import Simplify
 from tests.helpers.support import invoke
@@ -155,3 +156,43 @@ def test_conditionals_of_scalars_stay_conditionals() -> None:
     )
     assert Simplify().run(hloopt.parse(text), PassLog())
     assert not Simplify(own=False).run(hloopt.parse(text), PassLog())
+
+
+SLICED = """ x = f32[6,64] parameter(0)
+ y = f32[8,64] parameter(1)
+ a = f32[3,64] slice(y), slice={[0:3], [0:64]}
+ b = f32[5,64] slice(y), slice={[3:8], [0:64]}
+ c = f32[6,3] dot(x, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+ d = f32[6,5] dot(x, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+ ROOT r = f32[6,8] concatenate(c, d), dimensions={1}"""
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_a_wider_dot_may_add_in_another_order(fast_math: bool) -> None:
+    """What is read is the whole of y, once that is allowed; a remark says that it would be."""
+    given, log = module(SLICED), PassLog(kinds=frozenset({"missed"}))
+    Simplify(fast_math=fast_math).run(given, log)
+    parse_pipeline("dce").run(given)
+    opcodes = [one.opcode for one in given.entry]
+    assert opcodes.count("dot") == (1 if fast_math else 2)
+    assert ("slice" in opcodes) is not fast_math
+    missed = [one.reason for one in log.remarks if "wider dot" in one.reason]
+    assert bool(missed) is not fast_math
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_side_by_side_no_zero_changes_its_sign(fast_math: bool) -> None:
+    """-0 + 0 is 0, which fast_math may forget."""
+    given = module(
+        """ x = f32[2] parameter(0)
+ y = f32[3] parameter(1)
+ zero = f32[] constant(0)
+ p = f32[5] pad(x, zero), padding=0_3
+ q = f32[5] pad(y, zero), padding=2_0
+ ROOT r = f32[5] add(p, q)"""
+    )
+    Simplify(fast_math=fast_math).run(given, PassLog())
+    assert given.entry.root.opcode == ("concatenate" if fast_math else "add")
+    minus = [np.full(2, -0.0, np.float32), np.full(3, -0.0, np.float32)]
+    (result,) = hloopt.evaluate(given, minus)
+    assert np.signbit(result).all() == fast_math

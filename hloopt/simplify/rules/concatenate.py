@@ -15,7 +15,7 @@ from hloopt.simplify.data_movement import (
     ranges,
     with_dims,
 )
-from hloopt.simplify.predicates import resized
+from hloopt.simplify.predicates import exact_or_fast, resized
 from hloopt.types import DotDims, PaddingDim, SliceRange
 
 __all__ = ["RULES"]
@@ -226,7 +226,12 @@ def _tiles(match: Match) -> Instruction | None:
 
 def _of_dots(match: Match) -> Instruction | None:
     """One dot of what was cut: the pieces of one operand are neighbours, the other operand is the same."""
-    return _joined_runs(match, partial(_goes_on, concatenated(match.root)), _one_dot)
+    belongs = partial(_goes_on, concatenated(match.root))
+    if not any(belongs(*pair) for pair in pairwise(match.root.operands)):
+        return None
+    if not exact_or_fast(match):
+        return match.refuse("sums of a wider dot may be in another order, which fast_math allows")
+    return _joined_runs(match, belongs, _one_dot)
 
 
 def _goes_on(dimension: int, left: Instruction, right: Instruction) -> bool:
