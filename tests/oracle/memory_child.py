@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "findings"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "frameworks"))
 
 import jax
-from lower_pair import gpu_of
+from lower_pair import gpus_of
 from pairs import kinds, made
 from programs import programs
 
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--gpu", type=Path)
     parser.add_argument("--only", default="")
     given = parser.parse_args()
-    device = jax.devices("cpu")[0] if given.gpu is None else gpu_of(given.gpu)
+    device = jax.devices("cpu")[0] if given.gpu is None else gpus_of(given.gpu)[0]
     for each in entries():
         if given.only in each[0]:
             try:
