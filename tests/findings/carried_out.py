@@ -7,7 +7,8 @@ For a GPU XLA plans both functions (it need not be there; the folder with the pl
 the folder of descriptions ``--specs``): times are those of the one cost model on XLA's plans, bytes those that XLA
 assigns.  For ``host`` both run on one core by ``native``, in turn, with results in the memory of donated arguments;
 what counts is the share of the time that is saved, since the promise is of a usual core and not of this one.  Where the
-runs of one side still differ by more than both do after the most rounds, the row is undecided.  The loads of the machine before and after are printed.
+runs of one side still differ by more than both do after the most rounds, the row is undecided.  The loads of the
+machine before and after are printed.
 
 Elements are counted in the new module; of wrong results it is their share that counts, since their number depends on
 the inputs: those of JAX, and of XLA's plan for the GPU.

@@ -195,4 +195,4 @@ def test_side_by_side_no_zero_changes_its_sign(fast_math: bool) -> None:
     assert given.entry.root.opcode == ("concatenate" if fast_math else "add")
     minus = [np.full(2, -0.0, np.float32), np.full(3, -0.0, np.float32)]
     (result,) = hloopt.evaluate(given, minus)
-    assert np.signbit(result).all() == fast_math
+    assert (np.signbit(result) == fast_math).all()

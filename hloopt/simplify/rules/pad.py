@@ -165,7 +165,7 @@ def _after_elementwise(match: Match) -> Instruction | None:
 
 
 def _side_by_side(match: Match) -> Instruction | None:
-    """The gradient of slices: what lies side by side, or apart, is padded once, and -0 + 0 stays 0."""
+    """The gradient of slices: parts at disjoint places are padded once, and -0 + 0 stays 0."""
     pads = [_without_zero(operand) for operand in match.root.operands]
     if match.array.dynamic or not all(map(_is_padded_once, pads)):
         return None

@@ -240,7 +240,7 @@ __attribute__((noinline)) void large_product(
           T* to = blocks.l + i * depth;
           const T* from = l + (m0 + i) * lm + k0 * lk;
           if (some < kTileRows) memset(to, 0, depth * kTileRows * sizeof(T));
-          // Along what lies side by side: a step of some thousand bytes meets the same few sets of the first cache.
+          // Along memory: columns some thousand bytes apart would share a few sets of the first cache.
           if (lm == 1 && some == kTileRows)
             for (long at = 0; at < depth; ++at) memcpy(to + at * kTileRows, from + at * lk, kTileRows * sizeof(T));
           else
