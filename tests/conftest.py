@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+
+# Hypothesis would read every module of the package for constants to draw: 13 s in each process, and examples
+# that change with any number in the code.
+assert providers._get_local_constants
+providers._get_local_constants = lambda: providers._local_constants
 
 # The suite draws the same examples on every run; HYPOTHESIS_PROFILE=explore looks for new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+_EXAMPLES = 100 if os.environ.get("HLOOPT_SLOW") else 40
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, max_examples=_EXAMPLES
+)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
@@ -44,6 +54,14 @@ def _old_objects_rest() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _frozen_objects_are_not_counted() -> Iterator[None]:
+    """`run` asks before it times whether objects are frozen, and Python counts some millions one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "get_freeze_count", lambda: 1)
+        yield
 
 
 @cache

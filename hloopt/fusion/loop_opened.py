@@ -104,7 +104,7 @@ def alone(loop: Instruction) -> tuple[Module, Instruction]:
 def _called_first(loop: Instruction) -> Iterator[Computation]:
     """All computations that a loop reaches, each after those it calls."""
     seen: set[Computation] = set()
-    stack = [walk.called_computations(loop)]
+    stack = [iter(walk.called_computations(loop))]
     pending: list[Computation | None] = [None]
     while stack:
         called = next(stack[-1], None)
@@ -116,7 +116,7 @@ def _called_first(loop: Instruction) -> Iterator[Computation]:
         elif called not in seen:
             seen.add(called)
             pending.append(called)
-            stack.append(one for entry in called for one in walk.called_computations(entry))
+            stack.append(iter(walk.callees(called)))
 
 
 def _is_closed(loop: Instruction) -> bool:

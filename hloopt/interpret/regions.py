@@ -48,7 +48,7 @@ def _map(instruction: Instruction, values: tuple[Value, ...], context: Context) 
 
 
 def _call(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:
-    return context.apply(next(called_computations(instruction)), values)
+    return context.apply(called_computations(instruction)[0], values)
 
 
 def _conditional(instruction: Instruction, values: tuple[Value, ...], context: Context) -> Value:

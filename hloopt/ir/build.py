@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from hloopt.dataclass import dataclass
 from hloopt.ir import edit
 from hloopt.ir.computation import Computation
 from hloopt.ir.instruction import Instruction
@@ -191,13 +192,40 @@ def _mapped_calls(value: Any, callees: Mapping[Computation, Computation] | None)
     return value
 
 
+@dataclass
+class _Unseen:
+    """How many objects became old without a look at them since the last collection of all."""
+
+    count: int = 0
+
+
+_UNSEEN: Final = _Unseen()
+_MOST_UNSEEN: Final = 2_000_000
+"""Some hundred megabytes, were all of them garbage."""
+
+
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Pause the garbage collector while much is made of which nearly everything stays alive."""
+    """Pause the garbage collector while much is made of which nearly everything stays alive.
+
+    What was made then is old without a look at it: the first of many would take a twentieth of the time that
+    passes do.  Once there is much of it, all is looked at.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            _grow_old()
             gc.enable()
+
+
+def _grow_old() -> None:
+    _UNSEEN.count += gc.get_count()[0]
+    if _UNSEEN.count > _MOST_UNSEEN:
+        _UNSEEN.count = 0
+        gc.collect()
+    elif not gc.get_freeze_count():  # those of somebody else stay frozen
+        gc.freeze()
+        gc.unfreeze()

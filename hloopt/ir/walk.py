@@ -55,10 +55,12 @@ def calls_by_attribute(instruction: Instruction) -> dict[str, tuple[Computation,
     return {name: found[name] for name in (*schema, *sorted(found.keys() - set(schema)))}
 
 
-def called_computations(instruction: Instruction) -> Iterator[Computation]:
+def called_computations(instruction: Instruction) -> tuple[Computation, ...]:
     """The computations an instruction names, in the order of the op's schema."""
-    for group in calls_by_attribute(instruction).values():
-        yield from group
+    groups = calls_by_attribute(instruction) if instruction.attributes else None
+    if not groups:
+        return ()
+    return tuple([called for group in groups.values() for called in group])
 
 
 def callees_first(module: Module) -> list[Computation]:

@@ -143,9 +143,7 @@ def _follows(one: Instruction, dot: Instruction) -> bool:
 def _may_join(one: Instruction) -> bool:
     if not isinstance(one.shape, ArrayShape) or one.shape.is_dynamic or one.shape.dtype.bits < 8:
         return False
-    return not (
-        one.has_control_edges or tells_apart(one) or next(walk.called_computations(one), None)
-    )
+    return not (one.has_control_edges or tells_apart(one) or walk.called_computations(one))
 
 
 def _cluster(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from hloopt.analysis.effects import Effects
 from hloopt.dataclass import dataclass
@@ -40,6 +40,7 @@ class CommonSubexpressionElimination(Pass):
     """
 
     name: ClassVar[str] = "cse"
+    settles: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {
@@ -107,19 +108,10 @@ class _Bare:
 
     number   the position of an instruction; of a copy in another layout that of what it copies
     seen     what was computed first, by all that it is computed from
-    shapes   shapes without their layouts, one object for equal ones
     """
 
     number: dict[Instruction, int] = field(default_factory=dict)
     seen: dict[Hashable, Instruction] = field(default_factory=dict)
-    shapes: dict[ArrayShape, ArrayShape] = field(default_factory=dict)
-
-    def shape(self, shape: ArrayShape) -> ArrayShape:
-        """The shape without its layout."""
-        known = self.shapes.get(shape)
-        if known is None:
-            known = self.shapes[shape] = replace(shape, layout=None)
-        return known
 
     def of(self, instruction: Instruction, position: int) -> int:
         """The number of an instruction at a position."""
@@ -135,27 +127,40 @@ def _is_plain(shape: ArrayShape) -> bool:
     return shape.layout is None or not shape.layout.suffix
 
 
+_Key: TypeAlias = tuple[str, int, Hashable, Hashable]
+"""Opcode, number of the shape, operands, attributes."""
+
+
 @dataclass
 class _Merger:
-    """``numbers`` gives computations of the same structure the same number."""
+    """Equal shapes, keys and structures of computations have the same number, so that each is hashed once.
+
+    ``bare`` has, by the number of a shape, that of the same shape without its layout, where that is an order of
+    dimensions alone.
+    """
 
     effects: Effects
     log: PassLog
     changed: bool = False
     structures: dict[Hashable, int] = field(default_factory=dict)
     numbers: dict[Computation, int] = field(default_factory=dict)
-    shapes: dict[Shape, Shape] = field(default_factory=dict)
+    keys: dict[_Key, int] = field(default_factory=dict)
+    shapes: dict[Shape, int] = field(default_factory=dict)
+    bare: dict[int, int | None] = field(default_factory=dict)
+    layoutless: dict[ArrayShape, int] = field(default_factory=dict)
     terms: dict[Instruction, tuple[int, ...]] = field(default_factory=dict)
 
     def merge(self, computation: Computation) -> None:
-        seen: dict[Hashable, Instruction] = {}
+        seen: dict[int, Instruction] = {}
         bare = _Bare()
         rows: list[Hashable] = []
         position: dict[Instruction, int] = {}
+        keys = self.keys
         for instruction in computation:
             key = self.key(instruction, position)
+            number = keys.setdefault(key, len(keys))
             if self.may_merge(instruction) and self.log.allows():
-                first = seen.setdefault(key, instruction)
+                first = seen.setdefault(number, instruction)
                 if first is not instruction:
                     self.log.hit("merge equal instructions", instruction, f"equal to {first.name}")
                     merge_lines(first, (instruction,))
@@ -164,33 +169,35 @@ class _Merger:
                     self.changed = True
                     continue
                 if other := self.in_other_layout(instruction, key, bare):
-                    instruction = seen[key] = self.copied(instruction, other)
+                    instruction = seen[number] = self.copied(instruction, other)
                     key = self.key(instruction, position)
+                    number = keys.setdefault(key, len(keys))
             position[instruction] = len(rows)
             bare.number[instruction] = bare.of(instruction, len(rows))
-            rows.append((key, tuple(position[e] for e in instruction.control_predecessors)))
+            before = instruction.control_predecessors
+            rows.append((number, tuple(position[e] for e in before)) if before else number)
         structure = (tuple(rows), position[computation.root])
         self.numbers[computation] = self.structures.setdefault(structure, len(self.structures))
 
     def in_other_layout(
-        self, instruction: Instruction, key: Hashable, bare: _Bare
+        self, instruction: Instruction, key: _Key, bare: _Bare
     ) -> Instruction | None:
         """An instruction before this one that computes the same, but for the layout; its copy is cheaper.
 
         What is computed of copies in other layouts is the same, too: where a chain of ops is there in two
         layouts, one copy at its end stays.
         """
-        shape = instruction.shape
-        elementwise = instruction.op.is_elementwise and instruction.opcode != "copy"
-        if not (elementwise or instruction.opcode in _COSTLY):
+        opcode, shape, _, said = key
+        row = instruction.op
+        if not ((row.is_elementwise and opcode != "copy") or opcode in _COSTLY):
             return None
-        if not isinstance(shape, ArrayShape) or not shape.dims or not _is_plain(shape):
+        without_layout = self.bare[shape]
+        if without_layout is None:
             return None
-        assert isinstance(key, tuple)
-        operands = tuple(bare.number[operand] for operand in instruction.operands)
-        if instruction.op.commutative:
+        operands = tuple([bare.number[operand] for operand in instruction.operands])
+        if row.commutative:
             operands = tuple(sorted(operands))
-        known = (key[0], bare.shape(shape), operands, key[3])
+        known = (opcode, without_layout, operands, said)
         first = bare.seen.setdefault(known, instruction)
         return None if first is instruction else first
 
@@ -220,17 +227,18 @@ class _Merger:
             or self.effects.has(instruction)
         )
 
-    def key(self, instruction: Instruction, position: dict[Instruction, int]) -> Hashable:
-        operands: Hashable = tuple(position[operand] for operand in instruction.operands)
+    def key(self, instruction: Instruction, position: dict[Instruction, int]) -> _Key:
+        numbers = tuple([position[operand] for operand in instruction.operands])
+        operands: Hashable = numbers
         attributes = instruction.attributes
-        if len(instruction.operands) == 2:
-            left, right = (position[operand] for operand in instruction.operands)
+        if len(numbers) == 2:
+            left, right = numbers
             if instruction.op.commutative:
                 operands = self.sorted_terms(instruction, left, right)
             elif left > right and attributes.get("direction") in MIRRORED:
                 operands = (right, left)
                 attributes = {**attributes, "direction": MIRRORED[attributes["direction"]]}
-        said: tuple[tuple[str, Hashable], ...] = ()
+        said: Hashable = ()
         if attributes:
             said = tuple(
                 [
@@ -259,11 +267,17 @@ class _Merger:
         self.terms[instruction] = tuple(sorted(terms))
         return self.terms[instruction]
 
-    def shape(self, shape: Shape) -> Shape:
-        """The shape with row-major layouts written out, one object for equal ones."""
+    def shape(self, shape: Shape) -> int:
+        """The number of a shape with row-major layouts written out."""
         known = self.shapes.get(shape)
         if known is None:
-            known = self.shapes[shape] = _with_layout(shape)
+            whole = _with_layout(shape)
+            known = self.shapes.setdefault(whole, len(self.shapes))
+            self.shapes[shape] = known
+            self.bare[known] = None
+            if isinstance(whole, ArrayShape) and whole.dims and _is_plain(whole):
+                plain = replace(whole, layout=None)
+                self.bare[known] = self.layoutless.setdefault(plain, len(self.layoutless))
         return known
 
     def value(self, value: Any) -> Hashable:

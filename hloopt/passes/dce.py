@@ -41,6 +41,7 @@ class DeadCodeElimination(Pass):
     """
 
     name: ClassVar[str] = "dce"
+    settles: ClassVar[bool] = True
     keeps_schedule: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 

@@ -31,6 +31,7 @@ class ViewsToBitcasts(Pass):
     """
 
     keeps_schedule: ClassVar[bool] = True
+    settles: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule views
 
 ENTRY main {

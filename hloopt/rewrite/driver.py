@@ -21,7 +21,7 @@ from hloopt.ir import Computation, Instruction, Module, edit
 from hloopt.ir.walk import open_computations
 from hloopt.rewrite.history import Fights, History
 from hloopt.rewrite.pass_ import Pass, PassLog
-from hloopt.rewrite.pattern import Bindings, match
+from hloopt.rewrite.pattern import Bindings, match_inside
 from hloopt.rewrite.rule import Match, Rule, RuleSet
 from hloopt.rewrite.source_lines import MOST_LINES, merge_lines
 from hloopt.types import (
@@ -115,9 +115,11 @@ class _Driver:
         history = self.history.get(instruction)
         if history is not None and history.fights:
             return False
+        if instruction.attributes and not instruction.is_understood:
+            return False
         found = None
         for rule in self.rules.candidates(instruction):
-            for bound in match(rule.pattern, instruction):
+            for bound in match_inside(rule.pattern, instruction):
                 if self.has_dynamic and _is_dynamic(instruction, bound):
                     continue
                 # Most rules that match decline, and leave the record as it was.

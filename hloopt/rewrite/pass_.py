@@ -143,12 +143,14 @@ class Pass(ABC):
     module that the pass, with its default options, changes.  ``name`` is how pipelines call it: hloopt's own
     passes are called as their classes unless they say otherwise (``DotMerger`` is ``dot-merger``), others
     have to say it.  ``names_only`` says that what it changes are the
-    names of instructions and computations, which the fingerprint of a module does not hold.
+    names of instructions and computations, which the fingerprint of a module does not hold.  ``settles``
+    says that a run leaves nothing for another one right after it, so that groups need none to know that.
     """
 
     name: ClassVar[str]
     keeps_schedule: ClassVar[bool] = False
     names_only: ClassVar[bool] = False
+    settles: ClassVar[bool] = False
     rules: ClassVar[Mapping[str, bool]] = MappingProxyType({})
     example: ClassVar[str] = ""
 

@@ -31,6 +31,7 @@ __all__ = [
     "built",
     "constant",
     "match",
+    "match_inside",
     "op",
     "same_op",
     "splat",
@@ -198,6 +199,13 @@ def match(
         or (instruction.attributes and not instruction.is_understood)
     ):
         return ()
+    return match_inside(pattern, instruction, bound)
+
+
+def match_inside(
+    pattern: Pattern, instruction: Instruction, bound: Bindings | None = None
+) -> Sequence[Bindings]:
+    """As ``match``, of an instruction that has one of the opcodes and no attribute that is not in the table."""
     if pattern.attributes:
         for key, value in pattern.attributes.items():
             if instruction.attributes.get(key) != value:
@@ -219,6 +227,8 @@ def match(
         return (bound,)
     if len(operands) != len(patterns):
         return ()
+    if len(operands) == 1:
+        return match(patterns[0], operands[0], bound)
     if pattern.commutative and operands[0] is not operands[1]:
         turned = (operands[1], operands[0])
         return (*_match_all(patterns, operands, bound), *_match_all(patterns, turned, bound))
@@ -232,6 +242,9 @@ def _match_all(
     found: Sequence[Bindings] = (bound,)
     for pattern, operand in zip(patterns, operands, strict=True):
         if len(found) == 1:
+            opcodes = pattern.opcodes
+            if opcodes is not None and operand.opcode not in opcodes:
+                return ()
             found = match(pattern, operand, found[0])
         else:
             found = [more for one in found for more in match(pattern, operand, one)]

@@ -136,7 +136,8 @@ class _Runner:
         return entry.name if self.run_pass(entry, round_number) else ""
 
     def run_fix(self, group: Fix) -> str:
-        # A round ends early once every entry has run without a change since the last change.
+        # A round ends early once every entry has run without a change since the last change; what settles
+        # counts itself among them when it changes something.
         last_change, quiet, rounds = "", 0, 0
         circles = _Circles()
         fighters: tuple[PassRun, ...] = ()
@@ -145,7 +146,7 @@ class _Runner:
             for entry in group.entries:
                 changed = self.run_entry(entry, rounds)
                 last_change = changed or last_change
-                quiet = 0 if changed else quiet + 1
+                quiet = int(_settles(entry)) if changed else quiet + 1
                 if quiet >= len(group.entries) or self.stopped:
                     break
             if self.stopped:
@@ -234,6 +235,10 @@ class _Runner:
         if len(runs) < wanted:
             return [f"the pipeline ended after {len(runs)} runs, before run {wanted}"]
         return [f"stopped after {runs[-1].title}" if runs else "stopped before the first run"]
+
+
+def _settles(entry: Entry) -> bool:
+    return not isinstance(entry, Fix) and entry.settles
 
 
 @dataclass

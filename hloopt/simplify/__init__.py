@@ -105,6 +105,7 @@ class Simplify(Pass):
     disable          rules to leave out, by their equations: simplify{disable=["A + 0 => A"]}
     """
 
+    settles: ClassVar[bool] = True
     example: ClassVar[str] = """HloModule example
 
 ENTRY main {

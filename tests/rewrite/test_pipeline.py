@@ -127,6 +127,28 @@ def test_a_pass_may_change_names_alone() -> None:
         Pipeline((Renames(honest=False),)).run(make_module(), verify_each=True)
 
 
+@dataclass(frozen=True)
+class DropAll(Pass):
+    """Remove everything but the parameter."""
+
+    name: ClassVar[str] = "drop-all"
+    settles: ClassVar[bool] = True
+
+    def run(self, module: Module, log: PassLog) -> bool:
+        return bool([DropOne().run(module, log) for _ in range(module.instruction_count() - 1)])
+
+
+def test_what_settles_is_not_run_to_see_that_it_has() -> None:
+    """A group ends with the other passes that follow it; after a change by one of them it runs again."""
+    report = Pipeline((Fix((DropAll(), Nothing(), Nothing())),)).run(make_module(3))
+    assert [run.instance.name for run in report.runs] == ["drop-all", "nothing", "nothing"]
+    assert report.groups[0].converged
+    report = Pipeline((Fix((DropAll(), DropOne())),)).run(make_module(3))
+    assert [run.instance.name for run in report.runs] == ["drop-all", "drop-one"]
+    report = Pipeline((Fix((DropOne(), DropAll())),)).run(make_module(3))
+    assert [run.instance.name for run in report.runs] == ["drop-one", "drop-all", "drop-one"]
+
+
 def test_a_group_runs_until_nothing_changes() -> None:
     """fix(...) repeats its passes; a pass that saw the final module is not run again."""
     module = make_module(3)
