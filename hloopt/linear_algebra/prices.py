@@ -18,6 +18,9 @@ _HOST_STEP: Final = 2e-7
 """Seconds of a kernel besides its work, where a launch is a call of a function."""
 
 
+_TURNED: Final = 3e-9
+"""Seconds of an element that the host reads along columns and writes along rows, or the other way round (1 to 6 ns
+in XLA, NumPy and native code, 256 to 1,024 rows of f32)."""
 _SOLVING: Final = 0.5
 """Of the rate of other arithmetic what a library gets out of triangular systems: half of a product's, with
 OpenBLAS on one core, for 1,024 rows and as many right sides."""
@@ -83,6 +86,10 @@ class AlgebraPrices:
     def elementwise(self, elements: int) -> float:
         """Of an op on each element, which becomes part of a kernel."""
         return elements / self.flops + self._moved(elements)
+
+    def turned(self, elements: int) -> float:
+        """Of an op on each element that reads one operand along its columns."""
+        return self.elementwise(elements) if self.target.has_threads else elements * _TURNED
 
     def _moved(self, elements: int) -> float:
         """Of reading or writing so many; what is small stays in the caches of a processor."""

@@ -72,8 +72,9 @@ def known_factors(computation: Computation, target: Target) -> Iterator[KnownFac
         before = prices.factor(prod(batch), rows)
         after = prices.launch + _ELEMENTWISE * prices.elementwise(prod(batch) * rows * rows)
         if kind == "definite":
-            # The launch is that of the choice between both.
+            # The launch is that of the choice between both; the upper factor is read from the lower one.
             after += prices.launch + prices.factor(prod(batch), rows, cholesky=True)
+            after += prices.turned(prod(batch) * rows * rows)
         if after < before:
             yield KnownFactors(call, kind, (before, after))
 
