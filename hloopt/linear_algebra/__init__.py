@@ -60,7 +60,7 @@ class LinearAlgebra(Pass):
     All of them, and what follows from several, are found in one form: a sum of products over named indices.
     Values that share products are planned together, and a product that several need is computed once.  Sums
     are multiplied out only where that leaves a quarter of the flops or less, of a matrix with products added
-    to it, which are rounded in any case, two thirds.  Integers wrap, so that every form has the same bits;
+    to it, which are rounded in any case, four fifths.  Integers wrap, so that every form has the same bits;
     floats are rounded in another order, which needs ``fast_math`` or ``reassociate``; a zero beside
     a diagonal gives 0 then where an infinity or NaN meets it, too.  In the body of a loop what is the same in
     each iteration counts once, for ``while-invariant-motion`` can move it out:

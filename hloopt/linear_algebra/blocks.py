@@ -254,7 +254,8 @@ class _Search:
             below = self._best(b, a)
             parts = (self._best(a, a, mirrored=True), below, self._best(b, b, mirrored=True))
             joined = self._joined(rows, rows, "mirrored", parts)
-            turned = self._moved(size_of(a) * size_of(b))
+            sides = size_of(a) * size_of(b), self._rows * self._columns
+            turned = self._prices.mirrored(*(self._batch * side for side in sides))
             found.append(
                 Rectangle(
                     rows, rows, "mirrored", joined.seconds + turned, joined.flops, parts=parts

@@ -173,7 +173,9 @@ class ProductOrders:
         self.within.add(use.node)
         if use.node in self.paid:
             return _Planned(0.0, use)
-        return _Planned(one.seconds + other.seconds + use.node.seconds, use)
+        # A square: what is multiplied by itself is computed once.
+        both = 0.0 if one.use.node is other.use.node else other.seconds
+        return _Planned(one.seconds + both + use.node.seconds, use)
 
     def _best(
         self,

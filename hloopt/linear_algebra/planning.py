@@ -38,7 +38,7 @@ _MOST_SHARED: Final = 16
 """Intermediate values that are tried as shared ones."""
 _DISTRIBUTED: Final = 4
 """How many times fewer flops a sum has to have when multiplied out: its error is that of the largest term."""
-_UPDATED: Final = 1.5
+_UPDATED: Final = 1.25
 """The same of a matrix B to which products U W are added. As ``|B| <= |B + U W| + |U| |W|``, the error of
 ``A B + (A U) W`` is at most ``n u |A| |B + U W| + (2 n + k) u |A| |U| |W|``, n and k being the depths; as it is
 written it has k in place of 2 n + k. The bound keeps its form: where B and U W cancel, U W was rounded in any
