@@ -246,7 +246,7 @@ def orders(subject: Subject) -> Iterator[FindingCandidate]:
     effects, budget = Effects(subject.module), PairBudget()
     for computation in open_computations(subject.module):
         found = clusters(computation, target, effects, Matrices())
-        plans = [plan for cluster in found if (plan := cluster.plan(budget))]
+        plans = [plan for cluster in found if (plan := cluster.best_plan(budget))]
         if not plans:
             continue
         sites = tuple(value.root for plan in plans for value in plan.cluster.values)

@@ -161,10 +161,11 @@ ENTRY main {
         log: PassLog,
     ) -> bool:
         """Write a cluster anew where its plan takes less."""
-        first = cluster.values[0].root
-        plan = cluster.plan(budget)
+        plan = cluster.best_plan(budget)
         if plan is None:
             return False
+        cluster = plan.cluster
+        first = cluster.values[0].root
         if cluster.dtype.is_float and not (self.fast_math or self.reassociate):
             log.miss(
                 _RULE, first, f"{plan.gain}: sums of {cluster.dtype.name} would round otherwise"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from itertools import combinations
 from typing import Final
 
 from ml_dtypes import finfo
@@ -18,79 +17,46 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.building import PlanWriter
 from hloopt.linear_algebra.known_products import KnownProducts
-from hloopt.linear_algebra.masks import is_summing
 from hloopt.linear_algebra.nodes import ONCE, Iterations, PlanNodes, Use
 from hloopt.linear_algebra.orders import PairBudget
 from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, reached, seconds
 from hloopt.linear_algebra.prices import AlgebraPrices
 from hloopt.linear_algebra.products import Addends, merged, settled
-from hloopt.linear_algebra.reading import ARITHMETIC, TermReader, dotted_of, is_result, takes
-from hloopt.linear_algebra.terms import (
-    Factor,
-    IndexAxes,
-    IndexSpace,
-    NumberedTerms,
-    Sum,
-    TensorTerm,
-    align,
+from hloopt.linear_algebra.reading import ARITHMETIC, dotted_of
+from hloopt.linear_algebra.terms import IndexSpace, NumberedTerms, align
+from hloopt.linear_algebra.values import (
+    ClusterValue,
+    factors_of,
+    is_plain,
+    joined_values,
+    values_of,
+    with_shared_sums,
 )
-from hloopt.ops.traits import INDEXING, REARRANGING
+from hloopt.ops.traits import INDEXING
 from hloopt.passes.loops.carried import growth_obstacle
 from hloopt.passes.loops.invariant_motion import InvariantSearch, WhileInvariantMotion
 from hloopt.rewrite import PassLog
 from hloopt.targets import Target
 from hloopt.types import DotDims, DType
 
-__all__ = ["KINDS", "Cluster", "ClusterPlan", "ClusterValue", "clusters"]
+__all__ = ["KINDS", "Cluster", "ClusterPlan", "clusters"]
 
-_MOVES: Final = REARRANGING - {"slice", "bitcast", "reverse"}
 _TAKING: Final = INDEXING - {"dynamic-update-slice"} | {"select", "slice"}
 KINDS: Final = frozenset({"float", "signed", "unsigned"})
 """The kinds of element types of which there are values to plan."""
 _MOST_VALUES: Final = 12
-_PAIRED: Final = 10
-"""Factors of a term of which each two may be multiplied in another value, too."""
 _LEAST: Final = 0.98
 """A plan has to take less than this part of the time, and not by elementwise ops alone: these fuse."""
 _LEAST_ON_HOST: Final = 0.9
 """The same where elementwise ops count, for nothing fuses into a product there; into a sum it does."""
 
 
-@dataclass(frozen=True)
-class ClusterValue:
-    """An instruction, whose dimensions count through ``axes``, as a sum of products; ``reader`` read it."""
-
-    root: Instruction
-    axes: IndexAxes
-    terms: tuple[TensorTerm, ...]
-    reader: TermReader
-
-    @property
-    def leaves(self) -> Iterator[Instruction]:
-        """What it is made of."""
-        return _leaves(self.terms)
-
-
-def _leaves(terms: Iterable[TensorTerm]) -> Iterator[Instruction]:
-    for factor in _factors(terms):
-        if isinstance(factor.value, Instruction):
-            yield factor.value
-
-
-def _factors(terms: Iterable[TensorTerm]) -> Iterator[Factor]:
-    for term in terms:
-        for factor in term.factors:
-            if isinstance(factor.value, Sum):
-                yield from _factors(factor.value.terms)
-            else:
-                yield factor
-
-
 class Cluster:
     """Values with common products, of one element type and precision.
 
     What is read ``elsewhere``, too, is computed in any case, and saves nothing.  In a loop all counts through
-    its ``iterations``, so that what they share may become cheaper than what each computes.
+    its ``iterations``, so that what they share may become cheaper than what each computes.  ``kept`` is the
+    same with each sum that several read as a value of its own.
     """
 
     def __init__(
@@ -101,8 +67,10 @@ class Cluster:
         elsewhere: AbstractSet[Instruction] = frozenset(),
         iterations: Iterations = ONCE,
         matrices: Matrices | None = None,
+        kept: Cluster | None = None,
     ) -> None:
         self.values = tuple(values)
+        self.kept = kept
         self._elsewhere = elsewhere
         self.space = space
         self.dtype: DType = values[0].root.array.dtype
@@ -146,9 +114,14 @@ class Cluster:
             for leaf in value.leaves
         )
 
+    def best_plan(self, budget: PairBudget) -> ClusterPlan | None:
+        """The better plan of those with shared sums read through, and as values; None without one."""
+        plans = (one and one.plan(budget) for one in (self.kept, self))
+        return min((plan for plan in plans if plan), key=lambda plan: plan.seconds, default=None)
+
     def plan(self, budget: PairBudget) -> ClusterPlan | None:
         """A plan that takes less than what is there; None without one."""
-        factors = (factor for value in self.values for factor in _factors(value.terms))
+        factors = (factor for value in self.values for factor in factors_of(value.terms))
         if not align(factors, self.space):
             return None
         nodes = PlanNodes(self.space, self.prices, self.iterations, self._known.of_parts)
@@ -167,10 +140,10 @@ class Cluster:
         made = [next(rest) if one.products else None for one in found]
         gain = (
             f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target.name}, "
-            f"{work[0]:.3g} => {work[1]:.3g} flops{self.iterations.words}{self._error(uses)}"
+            f"{work[0]:.3g} => {work[1]:.3g} flops{self.iterations.words}{self._error(made)}"
         )
         was_cut = planner.is_spent or any(value.reader.was_cut for value in self.values)
-        return ClusterPlan(self, made, gain, work, was_cut)
+        return ClusterPlan(self, made, gain, after, work, was_cut)
 
     def gains(self, uses: Sequence[Use]) -> bool:
         """Whether a plan takes less time, by products and sums, with no more flops."""
@@ -184,7 +157,7 @@ class Cluster:
         less = self.prices.launch / 2 * self.iterations.count
         return launched(uses) < max(least - less, least * _LEAST)
 
-    def _error(self, uses: Sequence[Use]) -> str:
+    def _error(self, uses: Sequence[Use | None]) -> str:
         """How far off rounding may put a float, beside the sum of the absolute values of its terms.
 
         ``n u / (1 - n u)`` for n roundings of relative error u (Higham, Accuracy and Stability of Numerical
@@ -192,7 +165,12 @@ class Cluster:
         """
         if not self.dtype.is_float:
             return ""
-        count = max((use.node.roundings for use in uses), default=0)
+        counts: dict[Instruction, int] = {}
+        for value, use in zip(self.values, uses, strict=True):
+            # What another value is a factor of was rounded before.
+            before = sum(value.power(one) * times for one, times in counts.items())
+            counts[value.root] = before + (use.node.roundings if use else 0)
+        count = max(counts.values())
         step = finfo(self.dtype.numpy).eps  # type: ignore[no-untyped-call]
         error = count * float(step) / 2
         if error >= 1:
@@ -252,11 +230,12 @@ def _multiply_adds(dot: Instruction) -> int:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What takes the place of a cluster: a node for each of its values, None for a zero."""
+    """What takes the place of a cluster: a node for each of its values, None for a zero; what that takes."""
 
     cluster: Cluster
     uses: Sequence[Use | None]
     gain: str
+    seconds: float
     flops: tuple[int, int]
     was_cut: bool
 
@@ -289,55 +268,20 @@ def clusters(
     dotted = dotted_of(computation)
     iterations = _iterations(computation, effects) if dotted else ONCE
     space = IndexSpace()
-    values = _values(computation, dotted, space, kinds)
+    order = {one: place for place, one in enumerate(computation)}
+    values = values_of(order, dotted, space, kinds)
     reads = Counter(one for value in values for one in value.reader.read)
-    for group in _joined(values):
-        if len(group) == 1 and _is_plain(group[0], space):
+    for group in joined_values(values):
+        if len(group) == 1 and is_plain(group[0], space):
             continue
         for begin in range(0, len(group), _MOST_VALUES):
             part = group[begin : begin + _MOST_VALUES]
-            own = Counter(one for value in part for one in value.reader.read)
-            elsewhere = frozenset(one for one, count in own.items() if reads[one] > count)
-            yield Cluster(part, space, target, elsewhere, iterations, matrices)
-
-
-def _values(
-    computation: Computation,
-    dotted: AbstractSet[Instruction],
-    space: IndexSpace,
-    kinds: AbstractSet[str],
-) -> list[ClusterValue]:
-    """What is read outside of linear algebra, and what was read no further within it."""
-    order = {one: place for place, one in enumerate(computation)}
-    pending = [one for one in order if is_result(one, dotted)]
-    found: dict[Instruction, ClusterValue] = {}
-    while pending:
-        root = pending.pop()
-        if root in found or not takes(root) or root.array.dtype.kind not in kinds:
-            continue
-        value = _value(root, space, dotted)
-        if value.reader.is_polynomial:
-            value = _value(root, space, dotted, stops_at_shared=True)
-        found[root] = value
-        # What cannot be followed, such as rows in another order, has values before it all the same.
-        before = value.leaves if value.reader.read else root.operands
-        pending += [
-            leaf for leaf in before if leaf not in found and (leaf in dotted or is_summing(leaf))
-        ]
-    read = [value for value in found.values() if value.reader.read]
-    return sorted(read, key=lambda value: order[value.root])
-
-
-def _value(
-    root: Instruction,
-    space: IndexSpace,
-    dotted: AbstractSet[Instruction],
-    *,
-    stops_at_shared: bool = False,
-) -> ClusterValue:
-    reader = TermReader(space, root, dotted, stops_at_shared=stops_at_shared)
-    axes = tuple(space.axis(size) for size in root.array.dims)
-    return ClusterValue(root, axes, reader.terms(root, axes), reader)
+            counts = Counter(one for value in part for one in value.reader.read)
+            elsewhere = frozenset(one for one, count in counts.items() if reads[one] > count)
+            own = (space, target, elsewhere, iterations, matrices)
+            shared = with_shared_sums(part, order, dotted, space)
+            kept = Cluster(shared, *own) if len(part) < len(shared) <= _MOST_VALUES else None
+            yield Cluster(part, *own, kept=kept)
 
 
 def _iterations(computation: Computation, effects: Effects) -> Iterations:
@@ -353,46 +297,3 @@ def _iterations(computation: Computation, effects: Effects) -> Iterations:
     return Iterations(
         count, InvariantSearch(motion, loop, "body", effects, PassLog()).invariant.keys()
     )
-
-
-def _is_plain(value: ClusterValue, space: IndexSpace) -> bool:
-    """Whether nothing can be gained: one dot or sum, each summed index in all factors, no identity."""
-    if len(value.terms) != 1 or sum(one.opcode not in _MOVES for one in value.reader.read) != 1:
-        return False
-    (term,) = value.terms
-    if len(term.factors) > 2 or any(not isinstance(one.value, Instruction) for one in term.factors):
-        return False
-    names = [
-        {index for axis in factor.axes for index in space.resolved(axis)} for factor in term.factors
-    ]
-    if any(index in space.windows for side in names for index in side):
-        return False
-    summed = set(space.resolved(term.summed))
-    return all(summed <= side for side in names)
-
-
-def _joined(values: Sequence[ClusterValue]) -> list[list[ClusterValue]]:
-    """Values of one precision that read the same instructions, or multiply the same two."""
-    first: dict[object, int] = {}
-    groups = list(range(len(values)))
-
-    def found(at: int) -> int:
-        while groups[at] != at:
-            groups[at] = groups[groups[at]]
-            at = groups[at]
-        return at
-
-    for at, value in enumerate(values):
-        pairs = (
-            frozenset(pair)
-            for term in value.terms
-            for pair in combinations(list(_leaves((term,)))[:_PAIRED], 2)
-        )
-        precision = tuple(sorted((value.reader.precision or {}).items()))
-        for one in (*value.reader.read, *pairs):
-            key = (one, precision)
-            groups[found(at)] = found(first.setdefault(key, at))
-    joined: dict[int, list[ClusterValue]] = {}
-    for at, value in enumerate(values):
-        joined.setdefault(found(at), []).append(value)
-    return list(joined.values())

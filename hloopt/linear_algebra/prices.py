@@ -19,12 +19,12 @@ _HOST_STEP: Final = 2e-7
 
 
 _TURNED: Final = 3e-9
-"""Seconds of an element that the host reads along columns and writes along rows, or the other way round (1 to 6 ns
-in XLA, NumPy and native code, 256 to 1,024 rows of f32)."""
+"""Seconds of an element that the host reads along columns and writes along rows, or the other way round (1 to
+6 ns in XLA, NumPy and native code, 256 to 1,024 rows of f32)."""
 _MIRRORED: Final = (1e-9, 10e-9)
-"""Seconds of an element that is written a second time, transposed, and put beside others along both sides: of a
-matrix that the cache has room for, and of a larger one (9 ns in native code, up to 20 in XLA and NumPy, 512 to 1,024
-rows of f32)."""
+"""Seconds of an element that is written a second time, transposed, and put beside others along both sides: of
+a matrix that the cache has room for, and of a larger one (9 ns in native code, up to 20 in XLA and NumPy, 512
+to 1,024 rows of f32)."""
 _SOLVING: Final = 0.5
 """Of the rate of other arithmetic what a library gets out of triangular systems: half of a product's, with
 OpenBLAS on one core, for 1,024 rows and as many right sides."""

@@ -96,6 +96,11 @@ class TermReader:
         """Whether a sum was read so often, or so much in all, that its powers are better left unwritten."""
         return self.was_cut or max(self._sums.values(), default=0) > _MOST_POWERS
 
+    @property
+    def shares_sums(self) -> bool:
+        """Whether a sum was read through that has other readers, too."""
+        return bool(self._sums) and not self._stops_at_shared
+
     def terms(self, value: Instruction, axes: IndexAxes) -> tuple[TensorTerm, ...]:
         """The terms of a value whose dimensions count through ``axes``."""
         return tuple(self._terms(value, axes, _Place(axes, 0, False, False)))

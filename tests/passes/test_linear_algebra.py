@@ -215,6 +215,38 @@ IDENTITIES = {
         ("f32[8,512,512]", "f32[8,512,512]", "f32[8,512]"),
         4 * 8 * 512**2,
     ),
+    "sum((AB)^2) takes AB": (
+        f"""ab = {MATRIX} dot(a, b), {PRODUCT}
+        ba = {MATRIX} dot(b, a), lhs_contracting_dims={{0}}, rhs_contracting_dims={{1}}
+        t = {MATRIX} transpose(ba), dimensions={{1,0}}
+        squares = {MATRIX} multiply(ab, t)
+        zero = f32[] constant(0)
+        ROOT r = f32[] reduce(squares, zero), dimensions={{0,1}}, to_apply=add""",
+        (MATRIX, MATRIX),
+        2 * N**3 + N**2,
+    ),
+    "x(A + UV) = xA + (xU)V, few rows": (
+        f"""uv = {MATRIX} dot(c, d), {PRODUCT}
+        sum = {MATRIX} add(b, uv)
+        ROOT r = f32[16,{N}] dot(a, sum), {PRODUCT}""",
+        (f"f32[16,{N}]", MATRIX, f"f32[{N},8]", f"f32[8,{N}]"),
+        2 * 16 * N**2 + 4 * 16 * 8 * N,
+    ),
+    "what shares a sum keeps it": (
+        f"""ab = {MATRIX} dot(a, b), {PRODUCT}
+        aba = {MATRIX} dot(ab, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+        sum = {MATRIX} add(aba, c)
+        rows = f32[64,{N}] dot(d, sum), {PRODUCT}
+        inner = f32[64,64] dot(rows, d), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+        columns = f32[{N},64] dot(sum, d), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+        gain = f32[{N},64] dot(columns, e), {PRODUCT}
+        share = {MATRIX} dot(gain, d), {PRODUCT}
+        change = {MATRIX} dot(share, sum), {PRODUCT}
+        less = {MATRIX} subtract(sum, change)
+        ROOT r = (f32[64,64], {MATRIX}) tuple(inner, less)""",
+        (MATRIX, MATRIX, MATRIX, f"f32[64,{N}]", "f32[64,64]"),
+        4 * N**3 + 3 * 2 * 64 * N**2 + 2 * 2 * 64 * 64 * N,
+    ),
     "linear attention": (
         """qk = f32[4096,4096] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
         ROOT r = f32[4096,64] dot(qk, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
@@ -233,9 +265,8 @@ def test_identity_has_the_best_known_flops(name: str, target: str) -> None:
     better = clone_module(given)
     report = Pipeline((LinearAlgebra(reassociate=True, target=target),)).run(better)
     parse_pipeline("dce").run(better, verify_each=True)
-    if (
-        "kron" in name and target == "h200"
-    ):  # there two launches take longer than the larger product
+    if target == "h200" and ("kron" in name or "few rows" in name):
+        # A launch more takes longer than the larger product.
         assert not report.changed
         return
     assert report.changed
