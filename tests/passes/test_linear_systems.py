@@ -170,6 +170,27 @@ def test_a_right_side_and_its_negative_are_solved_once() -> None:
     assert [one.opcode for one in given.entry].count("negate") == 1
 
 
+@pytest.mark.parametrize("opcode", ["add", "subtract"])
+def test_right_sides_of_a_sum_of_solutions_are_added_up(opcode: str) -> None:
+    body = f"""u = f32[{N},8] triangular-solve(a, b), {LOWER}, unit_diagonal=false
+        v = f32[{N},8] triangular-solve(a, c), {LOWER}, unit_diagonal=false
+        ROOT r = f32[{N},8] {opcode}(u, v)"""
+    shapes = (MATRIX, f"f32[{N},8]", f"f32[{N},8]")
+    given = module(body, *shapes)
+    assert "solved for 8 right sides instead of 16" in changed(given)[0]
+    assert solved(given) == [(N, 8)]
+    # Other triangles, of which one is turned, and a solution that is read by itself.
+    for other in (
+        body.replace("triangular-solve(a, c)", "triangular-solve(d, c)"),
+        body.replace("(a, c), left_side=true, lower=true", "(a, c), left_side=true, lower=false"),
+        body.replace("ROOT r", "s").replace(
+            "(u, v)", "(u, v)\nROOT r = (f32[256,8], f32[256,8]) tuple(s, v)"
+        ),
+    ):
+        kept = module(other, *shapes, MATRIX)
+        assert not LinearSystems(reassociate=True).run(kept, PassLog())
+
+
 def test_an_outer_product_is_solved_for_one_vector() -> None:
     given = module(
         f"""left = {MATRIX} broadcast(b), dimensions={{0}}

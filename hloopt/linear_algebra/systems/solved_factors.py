@@ -77,7 +77,7 @@ class SolvedFactor:
             if product.opcode == "dot":
                 found = writer.dot(found, other, self.summed)
             else:
-                found = writer.multiplied(found, other)
+                found = writer.elementwise("multiply", found, other)
         dims = self.value.array.dims
         return writer.put(found, [k if size > 1 else None for k, size in enumerate(dims)])
 

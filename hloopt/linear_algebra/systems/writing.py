@@ -234,11 +234,11 @@ class ChainWriter:
         )
         return _Named(value, labels)
 
-    def multiplied(self, one: _Named, other: _Named) -> _Named:
-        """The products of elements at the same indices."""
+    def elementwise(self, opcode: str, one: _Named, other: _Named) -> _Named:
+        """An op of elements at the same indices."""
         labels = tuple(dict.fromkeys((*one.labels, *other.labels)))
         sides = [self._arranged(side, labels).value for side in (one, other)]
-        return _Named(self.site.make("multiply", *sides, shape=sides[0].array), labels)
+        return _Named(self.site.make(opcode, *sides, shape=sides[0].array), labels)
 
     def _arranged(self, one: _Named, order: Sequence[IndexLabel]) -> _Named:
         """The same with its indices in another order, repeated along those that it lacks."""
