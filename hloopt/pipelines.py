@@ -141,13 +141,16 @@ PASSES: Final[Mapping[str, type[Pass]]] = attributes("hloopt", _OWN)
 _TOOLS: Final[Mapping[str, type[Pass]]] = attributes("hloopt", _ON_DEMAND)
 
 # What O1 and O2 repeat: calls and state first, since they bring the rest together; what makes work for others
-# before them.  Selects for branches, which compute both, and all that trades one cost for another, are O3's.
+# before them.  What is computed twice is merged first: a rule for what is used once must not find two of it.
+# Selects for branches, which compute both, and all that trades one cost for another, are O3's.
+_MERGING = "call-inliner,cse"
 _QUICK = (
-    "fix(call-inliner,tuple-simplifier,while-constant-sinking,while-loop-simplifier,simplify,"
+    f"{_MERGING},fix(call-inliner,tuple-simplifier,while-constant-sinking,while-loop-simplifier,simplify,"
     "constant-folding,cse,dce)"
 )
 SIMPLIFICATION: Final = (
-    "fix(call-inliner,map-inliner,tuple-simplifier,conditional-simplifier{ops=0},while-constant-sinking,"
+    f"{_MERGING},fix(call-inliner,map-inliner,tuple-simplifier,conditional-simplifier{{ops=0}},"
+    "while-constant-sinking,"
     "while-loop-simplifier,while-invariant-motion,zero-sized,simplify,transpose-folding,reshape-mover,"
     "convert-pairs,sort-simplifier,gather-to-slice,scatter-to-slice,constant-folding,cse,dce)"
 )
@@ -197,7 +200,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
     "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
-    f"loop-fusion,attention-recognition,{_SUMS},row-fusion,product-fusion,"
+    "loop-fusion,attention-recognition,dot-strength-reduction,reduction-splitter{rows=true},row-fusion,product-fusion,"
     f"priority-fusion{{bounded_code=true,short_reductions=true}},{_JOINING},loop-along-fusion,"
     "horizontal-input-fusion{cost_model=xla-2026},"
     "horizontal-loop-fusion{instructions=256,cost_model=xla-2026},tuple-simplifier,cse,dce,rename-fusions",

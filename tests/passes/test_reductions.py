@@ -91,6 +91,32 @@ def test_the_largest_dimension_goes_first() -> None:
     )
 
 
+def rows_first(kind: str, rows: str, over: str) -> str:
+    """What is computed from a sum over ``rows`` is summed over ``over``."""
+    kept = "8" if rows == "1" else "16"
+    at = "0" if rows == "1" else "1"
+    return (
+        f"HloModule m\nplus {{\n a = {kind}[] parameter(0)\n b = {kind}[] parameter(1)\n"
+        f" ROOT s = {kind}[] add(a, b)\n}}\n"
+        f"ENTRY e {{\n x = {kind}[8,16]{{1,0}} parameter(0)\n z = {kind}[] constant(0)\n"
+        f" n = {kind}[{kept}] reduce(x, z), dimensions={{{rows}}}, to_apply=plus\n m = {kind}[{kept}] negate(n)\n"
+        f" b = {kind}[8,16]{{1,0}} broadcast(m), dimensions={{{at}}}\n y = {kind}[8,16]{{1,0}} multiply(x, b)\n"
+        f" ROOT r = {kind}[{'' if over == '0,1' else '8'}] reduce(y, z), dimensions={{{over}}}, to_apply=plus\n}}\n"
+    )
+
+
+def test_rows_that_are_summed_before_are_summed_first() -> None:
+    """Where that is asked for, and leave is there for floats; sums of columns, and of rows alone, stay."""
+    asked = ReductionSplitter(rows=True)
+    better, _ = check(rows_first("s32", "1", "0,1"), asked, draws=2)
+    assert reduces(better)[1:] == [((8, 16), (1,)), ((8,), (0,))]
+    check(rows_first("s32", "1", "0,1"), ReductionSplitter(), changes=False)
+    check(rows_first("s32", "0", "0,1"), asked, changes=False)
+    check(rows_first("s32", "1", "1"), asked, changes=False)
+    check(rows_first("f32", "1", "0,1"), asked, changes=False)
+    check(rows_first("f32", "1", "0,1"), ReductionSplitter(fast_math=True, rows=True), rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("dims", "result", "over", "steps"),
     [
