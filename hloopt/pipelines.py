@@ -141,15 +141,14 @@ PASSES: Final[Mapping[str, type[Pass]]] = attributes("hloopt", _OWN)
 _TOOLS: Final[Mapping[str, type[Pass]]] = attributes("hloopt", _ON_DEMAND)
 
 # What O1 and O2 repeat: calls and state first, since they bring the rest together; what makes work for others
-# before them.  What is computed twice is merged first: a rule for what is used once must not find two of it.
-# Selects for branches, which compute both, and all that trades one cost for another, are O3's.
-_MERGING = "call-inliner,cse"
+# before them.  Selects for branches, which compute both, and all that trades one cost for another, are O3's.
 _QUICK = (
-    f"{_MERGING},fix(call-inliner,tuple-simplifier,while-constant-sinking,while-loop-simplifier,simplify,"
+    "fix(call-inliner,tuple-simplifier,while-constant-sinking,while-loop-simplifier,simplify,"
     "constant-folding,cse,dce)"
 )
+# Equal instructions are merged first: a rule for what is used once must not find two of it.
 SIMPLIFICATION: Final = (
-    f"{_MERGING},fix(call-inliner,map-inliner,tuple-simplifier,conditional-simplifier{{ops=0}},"
+    "call-inliner,cse,fix(call-inliner,map-inliner,tuple-simplifier,conditional-simplifier{ops=0},"
     "while-constant-sinking,"
     "while-loop-simplifier,while-invariant-motion,zero-sized,simplify,transpose-folding,reshape-mover,"
     "convert-pairs,sort-simplifier,gather-to-slice,scatter-to-slice,constant-folding,cse,dce)"

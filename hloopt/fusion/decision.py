@@ -115,6 +115,7 @@ REASONS: Final[dict[str, str]] = {
     "attention-slower": "without writing scores it would take {fused:.3f} us, with it {unfused:.3f} us",
     "rows-unfit": "no kernel goes over whole rows here: {words}",
     "rows-slower": "over whole rows one kernel would take {fused:.3f} us, apart they take {unfused:.3f} us",
+    "rows-short": "a thread folds rows of so few elements where they are read, which can be in several kernels",
     "along-unfit": "no kernel goes along a dimension here: {words}",
     "along-slower": "with its tables one kernel would take {fused:.3f} us, apart they take {unfused:.3f} us",
     "product-unfit": "no kernel of matrix units takes it: {words}",

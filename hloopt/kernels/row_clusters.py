@@ -61,6 +61,18 @@ class RowCluster:
         return [one for one in self.members if one.opcode in kinds and one not in self.columns]
 
     @property
+    def is_one_stage(self) -> bool:
+        """Whether no element of a row is computed from a reduction of rows."""
+        heroes, following = set(self.heroes), set[Instruction]()
+        for one in self.members:
+            follows = not following.isdisjoint(one.operands)
+            if follows and elements_of(one) > self.rows:
+                return False
+            if follows or one in heroes:
+                following.add(one)
+        return True
+
+    @property
     def kernel(self) -> str:
         """The name of the kernel that takes it."""
         is_running = any(one.opcode == "reduce-window" for one in self.members)

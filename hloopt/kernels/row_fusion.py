@@ -36,6 +36,8 @@ __all__ = ["RowFusion"]
 _NAME: Final = "row_fusion"
 _SHORT_GAIN: Final = 0.05
 """Of the time apart what has to be gained where each thread could fold rows by itself."""
+_FEW: Final = 1024
+"""Elements that one block computes again beside whatever reads what is made of them."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,11 @@ class _Rewriter:
         advised = self.recorder.advice.decide(cluster.heroes[0], cluster.last)
         if not advised:
             return advised, None
+        wanted = advised.wanted or self.options.always
+        is_short = all(one.opcode == "reduce" and folds_alone(one) for one in cluster.heroes)
+        few = is_short and cluster.rows * cluster.minor <= _FEW
+        if few and not wanted and cluster.is_one_stage:
+            return forbid("rows-short"), None
         apart = apart_from(cluster, _NAME)
         whole = whole_of(apart, cluster, _NAME)
         kernel = find_kernel(cluster.kernel)
@@ -139,9 +146,8 @@ class _Rewriter:
         fused = self._rows_time(whole, cluster.kernel) + launch
         comparison = Comparison(self._unfused(cluster) / 1000, fused / 1000)
         # What a loop computes as well can join more around it.
-        is_short = all(one.opcode == "reduce" and folds_alone(one) for one in cluster.heroes)
         least = _SHORT_GAIN * comparison.unfused_us if is_short else 0.0
-        if not (advised.wanted or self.options.always) and comparison.gain_us < least:
+        if not wanted and comparison.gain_us < least:
             return forbid("rows-slower", comparison=comparison), comparison
         return advised, comparison
 

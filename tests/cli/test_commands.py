@@ -531,7 +531,7 @@ def test_passes_lists_and_explains() -> None:
     one = invoke("passes", "constant-folding").stdout
     assert "limit" in one
     assert "1024" in one
-    assert invoke("passes", "O2").stdout.startswith("fix(")
+    assert invoke("passes", "O1").stdout.startswith("fix(")
     assert "did you mean" in invoke("passes", "dcee").stderr.lower()
 
 

@@ -104,7 +104,6 @@ def test_json_tells_every_run() -> None:
         (1, "dce", 1, True),
         (2, "simplify", 1, True),
         (3, "dce", 2, False),
-        (4, "simplify", 2, False),
     ]
     assert row["runs"][0]["hits"] == {"remove an instruction": 1}
     assert row["runs"][1]["instructions"] == 2

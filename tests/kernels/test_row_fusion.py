@@ -89,7 +89,42 @@ def test_short_rows_that_a_loop_takes_as_well() -> None:
     """The loop can join more around it, such as what reads the same values."""
     _, after, plan = _fused(PACKED)
     assert not _rows(after)
-    assert [refusal.decision.code for refusal in plan.refusals] == ["rows-slower"]
+    assert [refusal.decision.code for refusal in plan.refusals] == ["rows-short"]
+
+
+STEP = """  {x}b = f32[{n},8] broadcast({x}), dimensions={{1}}
+  {x}p = f32[{n},8] multiply(w, {x}b)
+  {x}n = f32[{n}] reduce({x}p, zero), dimensions={{1}}, to_apply=sum
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "end", "always", "codes"),
+    [
+        (8, "ROOT y = f32[8] tanh(xn)", False, ["rows-short"]),
+        (8, "ROOT y = f32[8] tanh(xn)", True, []),
+        (256, "ROOT y = f32[256] tanh(xn)", False, ["rows-slower"]),
+        (
+            8,
+            "b = f32[8,8] broadcast(xn), dimensions={0}\nROOT y = f32[8,8] divide(xp, b)",
+            False,
+            [],
+        ),
+    ],
+)
+def test_few_numbers_that_several_kernels_can_compute(
+    rows: int, end: str, always: bool, codes: list[str]
+) -> None:
+    """A small product before an activation, as in a step of a recurrence, unless the kernel is asked for.
+
+    More rows, and elements that are computed from a reduction, are decided by the times.
+    """
+    body = f"w = f32[{rows},8] parameter(0)\nx = f32[8] parameter(1)\nzero = f32[] constant(0)\n"
+    body += STEP.format(x="x", n=rows) + end
+    before, after, plan = _fused(body, always=always)
+    assert [refusal.decision.code for refusal in plan.refusals] == codes
+    assert len(_rows(after)) == (not codes)
+    _assert_equal(before, after)
 
 
 def test_a_residual_is_a_further_result() -> None:
