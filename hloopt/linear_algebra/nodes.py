@@ -211,6 +211,11 @@ class PlanNodes:
         names = tuple(dict.fromkeys(use.names))
         if names == use.names and kept >= set(names):
             return use
+        if use.node.kind == "reduce" and set(use.node.parts[0].names) == set(use.node.kept):
+            # A sum of a diagonal takes the diagonal itself.
+            (part,) = use.node.parts
+            outer = dict(zip(use.node.kept, use.names, strict=True))
+            use = Use(part.node, tuple(outer[name] for name in part.names))
         return self._combined("reduce", (use,), kept)
 
     def contracted(self, one: Use, other: Use, kept: AbstractSet[TensorIndex]) -> Use:

@@ -326,6 +326,30 @@ def test_updates_are_multiplied_out_where_they_would_go_through_memory() -> None
             assert flops(read) < 2 * N**2 + 4 * N
 
 
+def test_a_diagonal_is_summed_in_one_step() -> None:
+    n = 3
+    given = hloopt.parse(
+        module(
+            f"""ab = f32[{n},{n}] dot(a, b), {PRODUCT}
+            turned = f32[{n},{n}] dot(b, a), lhs_contracting_dims={{0}}, rhs_contracting_dims={{1}}
+            both = f32[{n},{n}] add(ab, turned)
+            rows = s32[{n},{n}] iota(), iota_dimension=0
+            columns = s32[{n},{n}] iota(), iota_dimension=1
+            mask = pred[{n},{n}] compare(rows, columns), direction=EQ
+            zero = f32[] constant(0)
+            zeros = f32[{n},{n}] broadcast(zero), dimensions={{}}
+            diagonal = f32[{n},{n}] select(mask, both, zeros)
+            trace = f32[] reduce(diagonal, zero), dimensions={{0,1}}, to_apply=add
+            ROOT r = (f32[{n},{n}], f32[]) tuple(both, trace)""",
+            *[f"f32[{n},{n}]"] * 2,
+        )
+    )
+    assert LinearAlgebra(reassociate=True).run(given, PassLog())
+    parse_pipeline("dce").run(given)
+    kinds = [one.opcode for one in given.entry]
+    assert kinds.count("dot") == kinds.count("reduce") == 1
+
+
 def test_floats_need_leave() -> None:
     body, parameters, _ = IDENTITIES["(AB)x = A(Bx)"]
     given = hloopt.parse(module(body, *parameters), "m")
