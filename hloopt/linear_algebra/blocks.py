@@ -16,7 +16,7 @@ from typing import Final
 from hloopt.analysis.matrix_properties import NOTHING, Matrices, MatrixProperties
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
-from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices, gained_time
 from hloopt.linear_algebra.rectangles import (
     Interval,
     PartsWriter,
@@ -24,6 +24,7 @@ from hloopt.linear_algebra.rectangles import (
     RectangleKind,
     size_of,
 )
+from hloopt.numbers import amount
 from hloopt.rewrite.site import Site
 from hloopt.types import DotDims
 
@@ -92,8 +93,8 @@ class PartedProduct:
     def gain(self) -> str:
         """For a remark, without the target."""
         return (
-            f"{self.before[0] * 1e6:.3g} => {self.whole.seconds * 1e6:.3g} us, "
-            f"{self.before[1]:.3g} => {self.whole.flops:.3g} flops"
+            f"{gained_time(self.before[0], self.whole.seconds)}, "
+            f"{amount(self.before[1])} => {amount(self.whole.flops)} flops"
         )
 
     def write(self) -> Instruction:

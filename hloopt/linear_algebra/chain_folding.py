@@ -11,7 +11,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
 from hloopt.linear_algebra import LinearAlgebra
 from hloopt.linear_algebra.output_sinking import WhileOutputSinking
-from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices, gained_time
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.passes.loops.invariant_motion import WhileInvariantMotion
@@ -108,9 +108,7 @@ ENTRY main {
         tried = clone_module(module)
         self._fold(tried)
         before, after = self._seconds(module), self._seconds(tried)
-        gain = (
-            f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target} of all products"
-        )
+        gain = f"{gained_time(before, after)} predicted on {self.target} of all products"
         if after >= before * _LEAST:
             log.miss(_STEP, chains[0], f"they take no less: {gain}")
             return False

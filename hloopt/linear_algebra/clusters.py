@@ -20,7 +20,7 @@ from hloopt.linear_algebra.known_products import KnownProducts
 from hloopt.linear_algebra.nodes import ONCE, Iterations, PlanNodes, Use
 from hloopt.linear_algebra.orders import PairBudget
 from hloopt.linear_algebra.planning import ClusterPlanner, flops, launched, reached, seconds
-from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices, gained_time
 from hloopt.linear_algebra.products import Addends, merged, settled
 from hloopt.linear_algebra.reading import ARITHMETIC, dotted_of
 from hloopt.linear_algebra.terms import IndexSpace, NumberedTerms, align
@@ -32,6 +32,7 @@ from hloopt.linear_algebra.values import (
     values_of,
     with_shared_sums,
 )
+from hloopt.numbers import amount
 from hloopt.ops.traits import INDEXING
 from hloopt.passes.loops.carried import growth_obstacle
 from hloopt.passes.loops.invariant_motion import InvariantSearch, WhileInvariantMotion
@@ -139,8 +140,8 @@ class Cluster:
         rest = iter(uses)
         made = [next(rest) if one.products else None for one in found]
         gain = (
-            f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target.name}, "
-            f"{work[0]:.3g} => {work[1]:.3g} flops{self.iterations.words}{self._error(made)}"
+            f"{gained_time(before, after)} predicted on {self.target.name}, "
+            f"{amount(work[0])} => {amount(work[1])} flops{self.iterations.words}{self._error(made)}"
         )
         was_cut = planner.is_spent or any(value.reader.was_cut for value in self.values)
         return ClusterPlan(self, made, gain, after, work, was_cut)

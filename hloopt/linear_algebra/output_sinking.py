@@ -16,7 +16,7 @@ from hloopt.linear_algebra.loop_rows import (
     row_counter,
     with_rows,
 )
-from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices, gained_time
 from hloopt.passes.loops.carried import (
     CarriedState,
     reads,
@@ -120,7 +120,7 @@ ENTRY main {
         def told(one: _Collected) -> tuple[Instruction, str]:
             return (
                 one.dot,
-                f"{loop.name} only collects it: {_gain(one)} us predicted on {self.target}",
+                f"{loop.name} only collects it: {gained_time(*one.seconds)} predicted on {self.target}",
             )
 
         return move_out(
@@ -162,7 +162,7 @@ ENTRY main {
                 continue
             growth = iterations * one.factor.array.byte_size
             if not in_chains and one.seconds[1] >= one.seconds[0] * _LEAST:
-                log.miss(_STEP, one.dot, f"it takes no less there: {_gain(one)} us")
+                log.miss(_STEP, one.dot, f"it takes no less there: {gained_time(*one.seconds)}")
             elif growth > self.max_growth * rest:
                 log.miss(
                     _STEP,
@@ -278,11 +278,6 @@ def _seconds(dot: Instruction, side: int, iterations: int, target: Target) -> tu
     keeping = prices.elementwise(3 * dot.operands[side].array.elements)
     after = prices.matrix_product(sizes.batch, rows, columns, sizes.k)
     return iterations * before, iterations * keeping + after
-
-
-def _gain(one: _Collected) -> str:
-    before, after = (f"{seconds * 1e6:.3g}" for seconds in one.seconds)
-    return f"{before} => {after}"
 
 
 def _sink(keeper: RowKeeper, one: _Collected) -> None:

@@ -9,10 +9,11 @@ from hloopt.cost_models.device_times import LAUNCH_NS
 from hloopt.cost_models.gemm import GemmSizes, best_time
 from hloopt.cost_models.host import kernel_costs
 from hloopt.cost_models.roofline import multiply_rate
+from hloopt.numbers import seconds
 from hloopt.targets import Target
 from hloopt.types import DType
 
-__all__ = ["AlgebraPrices"]
+__all__ = ["AlgebraPrices", "gained_time"]
 
 _HOST_STEP: Final = 2e-7
 """Seconds of a kernel besides its work, where a launch is a call of a function."""
@@ -28,6 +29,13 @@ to 1,024 rows of f32)."""
 _SOLVING: Final = 0.5
 """Of the rate of other arithmetic what a library gets out of triangular systems: half of a product's, with
 OpenBLAS on one core, for 1,024 rows and as many right sides."""
+
+
+def gained_time(before: float, after: float) -> str:
+    """``48.2 => 2.13 us``, for remarks."""
+    old, new = seconds(before), seconds(after)
+    number, unit = old.split()
+    return f"{number if new.endswith(f' {unit}') else old} => {new}"
 
 
 class AlgebraPrices:

@@ -10,7 +10,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.linear_algebra.loop_rows import IterationRow, IterationRows, outside, with_rows
-from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices, gained_time
 from hloopt.passes.loops.carried import (
     CarriedState,
     states,
@@ -210,7 +210,7 @@ ENTRY main {
 
         def told(found: _Gaining) -> tuple[Instruction, str]:
             one, (before, after) = found
-            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            gain = f"{gained_time(before, after)} predicted on {self.target}"
             return one.dot, f"{loop.name} changes neither factor: {gain}"
 
         return move_out(

@@ -10,7 +10,7 @@ from hloopt.analysis.trip_count import trip_count
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.linear_algebra.loop_rows import IterationRows, RowKeeper, all_rows, beside, row_counter
-from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices, gained_time
 from hloopt.ops.traits import PERMUTING
 from hloopt.passes.loops.carried import (
     CarriedState,
@@ -113,7 +113,7 @@ ENTRY main {
 
         def told(one: _Addend) -> tuple[Instruction, str]:
             before, after = one.seconds
-            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            gain = f"{gained_time(before, after)} predicted on {self.target}"
             return one.dot, f"{loop.name} only adds it up: {gain}"
 
         return move_out(

@@ -7,7 +7,7 @@ from typing import Final
 from hloopt.analysis.matrix_properties import Matrices
 from hloopt.ir import Computation, Instruction
 from hloopt.linear_algebra.blocks import block_plan
-from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices, gained_time
 from hloopt.linear_algebra.selections import selection
 from hloopt.rewrite import PassLog
 from hloopt.rewrite.site import is_replaceable
@@ -53,7 +53,7 @@ def _written(
     chosen = selection(dot, matrices, prices)
     if chosen is not None:
         before, after = chosen.seconds
-        gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {prices.target.name}"
+        gain = f"{gained_time(before, after)} predicted on {prices.target.name}"
         if reassociates or chosen.is_exact(matrices):
             log.hit(chosen.rule, dot, gain)
             chosen.write()

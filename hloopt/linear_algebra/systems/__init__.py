@@ -14,7 +14,7 @@ from ml_dtypes import finfo
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module
 from hloopt.ir.walk import open_computations
-from hloopt.linear_algebra.prices import AlgebraPrices
+from hloopt.linear_algebra.prices import AlgebraPrices, gained_time
 from hloopt.linear_algebra.systems.cancelling import cancelled
 from hloopt.linear_algebra.systems.chains import SolveChain, read_chain
 from hloopt.linear_algebra.systems.diagonals import diagonal_systems
@@ -147,7 +147,7 @@ ENTRY main {
             if not log.allows():
                 break
             (before, after), matrix = found.seconds, found.call.operands[0].array
-            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            gain = f"{gained_time(before, after)} predicted on {self.target}"
             if not (self.fast_math or self.reassociate):
                 log.miss(
                     found.rule, found.call, f"{gain}: {matrix.dtype.name} would round otherwise"
@@ -169,7 +169,7 @@ ENTRY main {
             if not log.allows():
                 break
             (before, after), solve = found.seconds, found.solve
-            gain = f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}"
+            gain = f"{gained_time(before, after)} predicted on {self.target}"
             if not (self.fast_math or self.reassociate):
                 kind = solve.array.dtype.name
                 log.miss(_DIAGONAL, solve, f"{gain}: zeros of {kind} may meet what is not finite")
@@ -241,7 +241,7 @@ ENTRY main {
             if not log.allows():
                 break
             gain = (
-                f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target}, solved for "
+                f"{gained_time(before, after)} predicted on {self.target}, solved for "
                 f"{found.columns[1]:,} right sides instead of {found.columns[0]:,}"
             )
             if not (self.fast_math or self.reassociate):
@@ -294,7 +294,7 @@ class SolvedProducts:
         if error < 1:
             bound = f"each solve off by at most {error / (1 - error):.2g} of |inverse(T)| |T| |x|"
         return (
-            f"{before * 1e6:.3g} => {after * 1e6:.3g} us predicted on {self.target.name}, systems of "
+            f"{gained_time(before, after)} predicted on {self.target.name}, systems of "
             f"{rows:,} rows solved for {columns[1]:,} right sides instead of {columns[0]:,}, {bound}"
         )
 
