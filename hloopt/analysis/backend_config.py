@@ -18,6 +18,7 @@ from hloopt.types import Verbatim
 
 __all__ = [
     "CUSTOM",
+    "KEY",
     "TRITON",
     "TRITON_GEMM",
     "BackendConfig",
@@ -28,13 +29,18 @@ __all__ = [
     "custom_name",
     "is_triton",
     "known_trip_count",
+    "product_algorithm",
     "read_backend_config",
+    "written_algorithm",
     "written_kind",
     "written_name",
     "written_parameters",
 ]
 
 BackendConfig: TypeAlias = dict[str, Any]
+
+KEY: Final = "hloopt"
+"""Our entry: the kernel that was chosen and its tile, or how a convolution may be multiplied."""
 
 TRITON: Final = "__triton"
 TRITON_GEMM: Final = "__triton_gemm"
@@ -59,6 +65,22 @@ def config_text(instruction: Instruction, config: BackendConfig) -> Verbatim | N
     text = json.dumps(config, separators=(",", ":"))
     quoted = str(instruction.attributes.get("backend_config", "")).startswith('"')
     return Verbatim(json.dumps(text) if quoted else text)
+
+
+def product_algorithm(product: Instruction) -> str:
+    """As what a dot or a convolution is multiplied; HLO has an attribute for the first alone."""
+    if product.opcode != "convolution":
+        return str(product.attributes.get("algorithm", ""))
+    entry = (read_backend_config(product) or {}).get(KEY)
+    return str(entry.get("algorithm", "")) if isinstance(entry, dict) else ""
+
+
+def written_algorithm(convolution: Instruction, algorithm: str) -> Verbatim | None:
+    """A backend_config that lets a convolution be multiplied so; None where it is no JSON object."""
+    config = read_backend_config(convolution)
+    if config is None:
+        return None
+    return config_text(convolution, {**config, KEY: {"algorithm": algorithm}})
 
 
 def known_trip_count(loop: Instruction) -> int | None:

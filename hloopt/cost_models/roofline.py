@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from hloopt.analysis.backend_config import backend_kind, custom_name, read_backend_config
+from hloopt.analysis.backend_config import (
+    backend_kind,
+    custom_name,
+    product_algorithm,
+    read_backend_config,
+)
 from hloopt.analysis.cost import Cost, instruction_cost
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.analysis.matrix_factors import ALGORITHMS
@@ -126,7 +131,7 @@ def product_rate(kernel: Instruction, product: Instruction, target: Target) -> f
     It is ``multiply_rate``, but of kernels that XLA made: it takes TF32 where the precision is not the highest.
     """
     dtype = product.operands[0].array.dtype.name
-    algorithm = str(product.attributes.get("algorithm", ""))
+    algorithm = product_algorithm(product)
     if algorithm not in ALGORITHMS and _is_of_xla(kernel) and not _is_highest(product):
         return target.peak_flops(dtype, "matrix")
     return multiply_rate(dtype, target, algorithm)

@@ -10,18 +10,15 @@ where that is known to read it by names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from hloopt.analysis.backend_config import config_text, custom_name, read_backend_config
+from hloopt.analysis.backend_config import KEY, config_text, custom_name, read_backend_config
 from hloopt.ir import Instruction, Module, edit
 
 if TYPE_CHECKING:
     from hloopt.kernels.spec import Tile
 
-__all__ = ["KEY", "KernelConfig", "drop_choices", "read_choice"]
-
-KEY: Final = "hloopt"
-"""Our entry."""
+__all__ = ["KernelConfig", "drop_choices", "read_choice"]
 
 
 class KernelConfig:

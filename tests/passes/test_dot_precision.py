@@ -11,6 +11,7 @@ import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import model_for
 from hloopt.errors import UsageError
+from hloopt.kernels.backend_config import KernelConfig
 from hloopt.kernels.costs import kernel_costs
 from hloopt.passes.dots.precision import DotPrecision
 from hloopt.targets import find_target
@@ -81,6 +82,43 @@ def test_a_product_of_f32_is_priced_as_it_is_multiplied() -> None:
     assert 5 < plain / seconds(LARGE % ", algorithm=dot_tf32_tf32_f32") < 12
     third = seconds(LARGE % ", algorithm=dot_bf16_bf16_f32_x3")
     assert plain > 3 * third
+
+
+CONVOLUTION = """HloModule convolution
+
+ENTRY main {
+  x = f32[16,56,56,64] parameter(0)
+  w = f32[3,3,64,64] parameter(1)
+  ROOT y = f32[16,56,56,64] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f%s
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "precision", "taken"),
+    [
+        ("", "tf32", True),
+        ("", "bf16x3", False),
+        (", operand_precision={highest,default}", "tf32", False),
+        (', backend_config="seven"', "tf32", False),
+        (', backend_config={"mine":1}', "tf32", True),
+    ],
+)
+def test_a_library_may_round_the_factors_of_a_convolution(
+    said: str, precision: str, taken: bool
+) -> None:
+    """It is priced as the call is; other entries of its configuration stay, and a kernel of ours is f32 again."""
+    text = CONVOLUTION % said
+    made = hloopt.optimize(hloopt.parse(text), f"dot-precision{{precision={precision}}}")
+    assert (made.to_text() != hloopt.parse(text).to_text()) is taken
+    again = hloopt.optimize(made, f"dot-precision{{precision={precision}}}")
+    assert again.to_text() == made.to_text()
+    if taken:
+        assert seconds(text) > 3 * seconds(made.to_text())
+        config = json.loads(str(made.entry.root.attributes["backend_config"]))
+        assert config.get("mine") == (1 if "mine" in said else None)
+        KernelConfig(made.entry.root).write("convolution-direct", {})
+        assert seconds(made.to_text()) == seconds(text)
 
 
 def test_a_call_that_xla_made_is_priced_as_xla_multiplies() -> None:

@@ -1,9 +1,10 @@
-"""Leave to multiply f32 by matrix units, written into dots."""
+"""Leave to multiply f32 by matrix units, written into dots and convolutions."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from hloopt.analysis.backend_config import product_algorithm, written_algorithm
 from hloopt.analysis.matrix_factors import ALGORITHMS
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
@@ -18,6 +19,8 @@ PRECISIONS: Final = {"tf32": "dot_tf32_tf32_f32", "bf16x3": "dot_bf16_bf16_f32_x
 """The algorithms by the values of ``--precision``."""
 
 _FIRST_UNITS: Final = (8, 0)
+_OF_LIBRARIES: Final = ("tf32",)
+"""What cuDNN has for convolutions of f32."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,9 @@ class DotPrecision(Pass):
 
     Products of f32 are exact in f32 otherwise, on plain units, several times slower.  ``--precision tf32`` has
     this pass come first; XLA itself takes TF32 where a GPU has it.  The algorithm is part of the text from
-    then on: kernels, prices and bounds of errors follow it, the interpreter computes as before.  Left alone: a
-    dot that says ``operand_precision`` highest or names an algorithm, and convolutions: HLO has none for them.
+    then on: kernels, prices and bounds of errors follow it, the interpreter computes as before.  HLO has none
+    for convolutions: their ``backend_config`` says that a library may take TF32, and the price is that of its
+    call; our own kernels stay f32.  Left alone: what says ``operand_precision`` highest or names an algorithm.
 
     precision  tf32: 10 bits of fraction, off by 2^-11 of a factor;  bf16x3: three products of bf16 terms,
                off by 2^-16, a third as fast as bf16
@@ -63,26 +67,36 @@ ENTRY main {
         what = "factors are rounded" if products == 1 else f"{products} products each"
         for computation in module:
             for one in computation:
-                if one.opcode != "dot" or not self._takes(one, log):
+                if one.opcode not in ("dot", "convolution") or not self._takes(one, log):
                     continue
                 if not target.has_threads or target.capability < _FIRST_UNITS:
                     log.note(f"{target.name} multiplies no {self.precision}: products stay f32")
                     return False
                 if log.allows():
-                    edit.set_attribute(one, "algorithm", algorithm)
-                    log.hit(f"dot(f32) => dot({self.precision})", one, what)
+                    if one.opcode == "dot":
+                        edit.set_attribute(one, "algorithm", algorithm)
+                    else:
+                        edit.set_attribute(one, "backend_config", written_algorithm(one, algorithm))
+                    log.hit(self._step(one), one, what)
                     changed = True
         return changed
 
-    def _takes(self, dot: Instruction, log: PassLog) -> bool:
-        """Whether a dot multiplies f32, and says nothing of how."""
-        kinds = {one.array.dtype.name for one in (*dot.operands, dot)}
-        if kinds != {"f32"} or "sparsity_config" in dot.attributes:
+    def _step(self, product: Instruction) -> str:
+        return f"{product.opcode}(f32) => {product.opcode}({self.precision})"
+
+    def _takes(self, product: Instruction, log: PassLog) -> bool:
+        """Whether a product is of f32, and says nothing of how it is multiplied."""
+        kinds = {one.array.dtype.name for one in (*product.operands, product)}
+        if kinds != {"f32"} or "sparsity_config" in product.attributes:
             return False
-        if str(dot.attributes.get("algorithm", "dot_unset")) != "dot_unset":
+        if product_algorithm(product) not in ("", "dot_unset"):
             return False
-        words = record_of(dot.attributes, "operand_precision", tuple) or ()
+        if product.opcode == "convolution" and (
+            self.precision not in _OF_LIBRARIES or written_algorithm(product, "") is None
+        ):
+            return False
+        words = record_of(product.attributes, "operand_precision", tuple) or ()
         if any(word.lower() == "highest" for word in words):
-            log.miss(f"dot(f32) => dot({self.precision})", dot, "its operand_precision is highest")
+            log.miss(self._step(product), product, "its operand_precision is highest")
             return False
         return True
