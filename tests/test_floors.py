@@ -20,6 +20,7 @@ FLOORS = {
     "dataclass": 0,
     "display": 0,
     "process_notes": 0,
+    "quiet_thread": 0,
     "source": 0,
     "graphs": 0,
     "numbers": 0,

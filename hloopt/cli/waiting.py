@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 import click
 
 from hloopt.cli.streams import STATUS
+from hloopt.quiet_thread import AT_WORK, QuietThread
 from hloopt.source import columns
 from hloopt.visible_text import visible
 
@@ -111,7 +112,7 @@ def _shown_while(status: _Status, *, wanted: bool) -> Iterator[None]:
         yield
         return
     done = threading.Event()
-    display = threading.Thread(target=_show, args=(status, done), daemon=True)
+    display = QuietThread(target=_show, args=(status, done), daemon=True)
     display.start()
     try:
         yield
@@ -125,13 +126,15 @@ def _show(status: _Status, done: threading.Event) -> None:
     seconds, remaining = _PATIENCE, _Remaining()
     if done.wait(seconds):
         return
-    from shutil import get_terminal_size  # it loads three formats of archives
+    with AT_WORK:
+        from shutil import get_terminal_size  # it loads three formats of archives
 
     while True:
-        *words, part = status()
-        doing, name, stage = map(visible, words)
-        rest = f"{': ' if stage else ''}{stage}: {seconds:.0f} s{remaining.text(part)}"
-        STATUS.show(_line(doing, name, rest, get_terminal_size().columns - 1))
+        with AT_WORK:
+            *words, part = status()
+            doing, name, stage = map(visible, words)
+            rest = f"{': ' if stage else ''}{stage}: {seconds:.0f} s{remaining.text(part)}"
+            STATUS.show(_line(doing, name, rest, get_terminal_size().columns - 1))
         if done.wait(1.0):
             return
         seconds += 1

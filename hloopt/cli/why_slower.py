@@ -18,6 +18,7 @@ from hloopt.dataclass import dataclass
 from hloopt.driver.parted import last_stage
 from hloopt.driver.why import why_slower
 from hloopt.errors import UsageError
+from hloopt.findings import SearchProgress
 from hloopt.report.console import product
 from hloopt.report.module_pairs import GivenModule
 from hloopt.report.parted_text import show_parted
@@ -60,8 +61,8 @@ def compare_plans(ctx: click.Context, arguments: Sequence[str], options: WhyOpti
     rows, code = each_input([*sides[0], *sides[1]], step)
     document: dict[str, Any] = {"modules": rows}
     if not code:
-        count, doing = len(sides[0]), [""]
-        with patience("comparing", stage=lambda: doing[0]):
+        count, at = len(sides[0]), SearchProgress()
+        with patience("comparing", stage=lambda: at.doing, part=lambda: at.part):
             made = why_slower(
                 given[:count],
                 given[count:],
@@ -69,7 +70,7 @@ def compare_plans(ctx: click.Context, arguments: Sequence[str], options: WhyOpti
                 options.target,
                 most=options.most,
                 pipeline=options.pipeline,
-                begin=lambda text: doing.__setitem__(0, text),
+                progress=at,
             )
         document |= made.to_json()
         if not options.as_json:

@@ -19,7 +19,7 @@ from hloopt.driver.selecting import Selecting, selecting
 from hloopt.driver.whatif import WantedPair, WhatIf
 from hloopt.dumps import parse_name, planned_elsewhere, read_dump
 from hloopt.errors import HlooptError, UsageError
-from hloopt.findings import Planner, chosen_kinds, find
+from hloopt.findings import Planner, SearchProgress, chosen_kinds, find
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
 from hloopt.ir import Module, build
@@ -125,24 +125,32 @@ def page(
 
 
 def page_of(
-    module: Module, name: str, chosen: Chosen, selection: Selecting, sources: Path | None = None
+    module: Module,
+    name: str,
+    chosen: Chosen,
+    selection: Selecting,
+    sources: Path | None = None,
+    progress: SearchProgress | None = None,
 ) -> ModulePage:
     """As ``page``, of a module that the passes change in place; ``name`` is its file's."""
+    at = progress or SearchProgress()
     predictor = selection.predictor()
     given = _figures(module, kernel_costs(module, predictor))
     what_if = WhatIf(build.clone_module(module), chosen, predictor)
-    with _Searching(what_if) as searching:
+    with _Searching(what_if, at) as searching:
         advice = chosen.controls.advice
         assert isinstance(advice, Advice), "there always is one"
         provenance, diffs = Provenance(advice.histories), PassDiffs()
-        done = chosen.run(module, (provenance, diffs, what_if.watcher), remarks=True)
+        done = chosen.run(module, (at.watcher, provenance, diffs, what_if.watcher), remarks=True)
         what_if.set_before(kernel_costs(module, predictor))
         questions = Questions(module, provenance, predictor.target)
         lost = questions.explanation.lost(_MOST_LOST, runs_of(module))
         ready, rows, notes = module, list["Choice"](), done.notes
         if selection.has_kernels:
+            at.begin("choosing kernels")
             ready, rows, more = selection.choose(module)
             notes = [*notes, *more]
+        at.begin("drawing the page")
         costs = kernel_costs(ready, predictor)
         numbers = content.PageNumbers(ready)
         parts = _parts(ready, costs, rows, numbers, gpu=predictor.target.kind != "cpu")
@@ -184,8 +192,9 @@ class _Searching:
     Large modules are searched by another process, where there can be one, while this one makes the page.
     """
 
-    def __init__(self, what_if: WhatIf) -> None:
+    def __init__(self, what_if: WhatIf, progress: SearchProgress) -> None:
         self._what_if = what_if
+        self._progress = progress
         large = what_if.given.instruction_count() > _MOST_SEARCHED
         self._child = ChildProcess(self._tried, None) if large and can_work_beside() else None
 
@@ -198,6 +207,7 @@ class _Searching:
 
     def found(self) -> tuple[list[dict[str, Any]], list[str]]:
         """All of it, and what prevented that.  Raises what the search raised."""
+        self._progress.begin("trying changes that would help")
         found = self._tried() if self._child is None else self._child.answer()
         if isinstance(found, StoppedWork):
             return [], [f"The search for what would help {found.reason}."]
@@ -209,7 +219,8 @@ class _Searching:
         chosen = self._what_if.chosen
         planner = Planner(chosen.pipeline, self._what_if.predictor)
         try:
-            found = find(self._what_if.given, planner, chosen.label, chosen_kinds(()))
+            kinds = chosen_kinds(())
+            found = find(self._what_if.given, planner, chosen.label, kinds, progress=self._progress)
         except HlooptError as error:
             return error
         return [one.to_json() for one in found.rows]

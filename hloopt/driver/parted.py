@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ from hloopt.dumps import DumpModule, parse_name, read_bytes, read_dump, stage_ma
 from hloopt.dumps.beside import beside
 from hloopt.errors import UsageError
 from hloopt.findings.planning import Planner, check_planned_for, is_planned
+from hloopt.findings.progress import SearchProgress
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.explained_times import explained
 from hloopt.fusion.log_differences import StepPair, log_difference
@@ -53,7 +54,7 @@ def plans_parted(
     planner: Planner,
     target: str,
     most: int = 10,
-    begin: Callable[[str], object] = str,
+    progress: SearchProgress | None = None,
 ) -> PlansParted:
     """Two compilations side by side: pairs of modules by the time that the second loses, each with the first
     decision that differs.
@@ -63,14 +64,20 @@ def plans_parted(
     reading a module does.
     """
     folders = _Folders()
-    planned = [[_planned(one, planner, begin) for one in side] for side in (before, after)]
-    begin("pairing kernels")
+    at = progress or SearchProgress()
+    at.expect(len(before) + len(after), "module")
+    planned = [
+        [_planned(one, planner, at, number) for number, one in enumerate(side, first)]
+        for side, first in ((before, 0), (after, len(before)))
+    ]
+    at.begin("pairing kernels")
     found = _compared(planned[0], planned[1], planner.predictor)
     differing = [pair for pair in found.pairs if not pair[2].equal]
     differing.sort(key=lambda pair: -lost_seconds(pair[2]))
     rows = []
-    for one, other, difference in differing[:most]:
-        begin(f"first decision of {one.module.name}")
+    at.expect(len(differing[:most]), "pair")
+    for number, (one, other, difference) in enumerate(differing[:most]):
+        at.at(number, f"first decision of {one.module.name}")
         beside_both = folders.module(one.file), folders.module(other.file)
         first = _first(difference, one, other, beside_both, planner.predictor, target)
         rows.append(PairParted(one, other, difference, _flags(beside_both), first))
@@ -98,11 +105,13 @@ def final_modules(source: Module | str | Path) -> list[GivenModule]:
     return given_modules(source, (stage,) if stage else ())
 
 
-def _planned(given: GivenModule, planner: Planner, begin: Callable[[str], object]) -> GivenModule:
+def _planned(
+    given: GivenModule, planner: Planner, progress: SearchProgress, number: int
+) -> GivenModule:
     check_planned_for(planner.predictor.target, given.module, given.file)
     if is_planned(given.module):
         return given
-    begin(f"planning {given.module.name}")
+    progress.at(number, f"planning {given.module.name}")
     return GivenModule(given.file, planner.plan(given.module).module)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -19,6 +19,7 @@ from hloopt.findings import (
     Findings,
     Planner,
     RealRuns,
+    SearchProgress,
     chosen_kinds,
     find,
     pipeline_for,
@@ -119,10 +120,10 @@ def why_module(
     kinds: Sequence[str] = (),
     most: int = 10,
     pipeline: Given | None = None,
-    begin: Callable[[str], object] = str,
+    progress: SearchProgress | None = None,
     real: RealRuns | None = None,
 ) -> Findings:
-    """As ``why``, with a predictor; ``begin`` and ``real`` are those of ``find``.
+    """As ``why``, with a predictor; ``progress`` and ``real`` are those of ``find``.
 
     Raises ``UsageError`` where changes are to be measured for a target that is not this machine.
     """
@@ -138,7 +139,7 @@ def why_module(
         check_device(device)
     chosen = chosen_kinds(kinds)
     passes, label = _passes(pipeline, predictor, target)
-    return find(module, Planner(passes, predictor), label, chosen, most, begin, real)
+    return find(module, Planner(passes, predictor), label, chosen, most, progress, real)
 
 
 def why_slower(
@@ -149,11 +150,11 @@ def why_slower(
     *,
     most: int = 10,
     pipeline: Given | None = None,
-    begin: Callable[[str], object] = str,
+    progress: SearchProgress | None = None,
 ) -> PlansParted:
     """As ``why`` with ``after``, of modules that are read already."""
     passes, _ = _passes(pipeline, predictor, target)
-    return plans_parted(before, after, Planner(passes, predictor), target, most, begin)
+    return plans_parted(before, after, Planner(passes, predictor), target, most, progress)
 
 
 def _passes(pipeline: Given | None, predictor: Predictor, target: str) -> tuple[Pipeline, str]:

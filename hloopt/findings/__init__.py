@@ -29,6 +29,7 @@ from hloopt.findings.planning import (
     is_planned,
     pipeline_for,
 )
+from hloopt.findings.progress import SearchProgress
 from hloopt.findings.search import Findings, find
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "RealRuns",
     "ReducedDot",
     "RefusedArray",
+    "SearchProgress",
     "Spent",
     "check_planned_for",
     "chosen_kinds",

@@ -6,20 +6,26 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from hloopt.findings.finding import Finding
-from hloopt.findings.kind_tries import KindTries, try_kind
+from hloopt.findings.kind_tries import GroupTries, KindGroups, KindTries, try_kind
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.planning import ProgramPlan
+from hloopt.findings.progress import SearchProgress
 from hloopt.findings.trials import Subject, Tried
 from hloopt.prover.processes import ChildProcess, StoppedWork, can_work_beside
 
 __all__ = ["TriedAhead", "TriedBeside"]
 
 _Names: TypeAlias = "tuple[tuple[str, str], ...] | None"
-_Sent: TypeAlias = "tuple[KindTries, tuple[_Names, ...]]"
+_Pair: TypeAlias = tuple[Finding, Tried]
+_Sent: TypeAlias = "tuple[_Pair, _Names]"
 """What the other process sends: kernels by computation and name, since instructions belong to one process."""
+_Row: TypeAlias = "tuple[tuple[int, int], GroupTries, _Sent | None]"
+"""What became of a group: the numbers of its kind and of itself, and what gained as it is sent."""
+_CLAIM: Final = 2
+"""Bytes of a number in the pipe."""
 
 
 class _PlanNeededError(Exception):
@@ -37,28 +43,20 @@ def _is_worth_it(subject: Subject, most: int) -> bool:
     return most > 0 and not subject.is_small and can_work_beside()
 
 
-def _sent(tries: KindTries) -> _Sent:
+def _sent(pair: _Pair) -> _Sent:
     """Without the plans that were compared: the process that waits needs their figures alone."""
-    found, names = list[tuple[Finding, Tried]](), list[_Names]()
-    for row, tried in tries.found:
-        kernels = tried.kernels
-        names.append(
-            None if kernels is None else tuple((one.home.name, one.name) for one in kernels)
-        )
-        found.append((row, replace(tried, compared=None, kernels=None)))
-    return replace(tries, found=tuple(found)), tuple(names)
+    row, tried = pair
+    kernels = tried.kernels
+    names = None if kernels is None else tuple((one.home.name, one.name) for one in kernels)
+    return (row, replace(tried, compared=None, kernels=None)), names
 
 
-def _received(sent: _Sent, subject: Subject) -> KindTries:
-    tries, names = sent
-    found = []
-    for (row, tried), places in zip(tries.found, names, strict=True):
-        if places is not None:
-            homes = subject.plan.module.computations
-            kernels = tuple(homes[home].by_name[name] for home, name in places)
-            tried = replace(tried, kernels=kernels)
-        found.append((row, tried))
-    return replace(tries, found=tuple(found))
+def _received(sent: _Sent, subject: Subject) -> _Pair:
+    (row, tried), places = sent
+    if places is not None:
+        homes = subject.plan.module.computations
+        tried = replace(tried, kernels=tuple(homes[home].by_name[name] for home, name in places))
+    return row, tried
 
 
 class TriedAhead:
@@ -88,35 +86,45 @@ class TriedAhead:
         found = {} if self._child is None else self._child.answer()
         if isinstance(found, StoppedWork):
             return {}
-        return {name: _received(sent, self._whole) for name, sent in found.items()}
+        return {
+            name: replace(tries, found=tuple(_received(one, self._whole) for one in sent))
+            for name, (tries, sent) in found.items()
+        }
 
-    def _tried(self) -> dict[str, _Sent]:
-        made: dict[str, _Sent] = {}
+    def _tried(self) -> dict[str, tuple[KindTries, list[_Sent]]]:
+        made = {}
         for kind in self._kinds:
             try:
-                made[kind.name] = _sent(try_kind(kind, self._subject, self._most, str))
+                tries = try_kind(kind, self._subject, self._most)
             except _PlanNeededError:
                 continue
+            made[kind.name] = replace(tries, found=()), [*map(_sent, tries.found)]
         return made
 
 
 class TriedBeside:
-    """Kinds that need the plan, tried by two processes: each takes the next kind when it is done with one.
+    """All groups of candidates, tried by two processes: each takes the next group when it is done with one.
 
-    Where one process is to do it alone, as ``TriedAhead`` says, nothing is tried here.
+    ``most`` is as in ``TriedAhead``, which says where one process does it alone.
     """
 
-    def __init__(self, subject: Subject, kinds: Sequence[FindingKind], most: int) -> None:
+    def __init__(
+        self, subject: Subject, kinds: Sequence[KindGroups], most: int, progress: SearchProgress
+    ) -> None:
         self._subject = subject
-        # Those of memory, the last, take longest: their changes are made and priced in the plan of the whole.
-        self._kinds = tuple(reversed(kinds))
-        self._most = most
-        self._child: ChildProcess[dict[str, _Sent]] | None = None
+        self._kinds = kinds
+        self._progress = progress
+        self._places = [(at, number) for at, one in enumerate(kinds) for number in range(len(one))]
+        self._child: ChildProcess[list[_Row]] | None = None
         self._claims = -1
-        if len(kinds) > 1 and _is_worth_it(subject, most):
+        progress.expect(len(self._places))
+        if len(self._places) > 1 and _is_worth_it(subject, most):
             _ = subject.plan.assignment  # both processes need it
+            # Those of memory, the last, take longest: their changes are made in the plan of the whole.
+            self._places.reverse()
             self._claims, write = os.pipe()
-            os.write(write, bytes(range(len(kinds))))
+            numbers = range(len(self._places))
+            os.write(write, b"".join(one.to_bytes(_CLAIM, "little") for one in numbers))
             os.close(write)
             self._child = ChildProcess(self._tried, None)
 
@@ -129,25 +137,44 @@ class TriedBeside:
             os.close(self._claims)
 
     def found(self) -> Mapping[str, KindTries]:
-        """What became of the candidates, by the names of kinds; those are missing that a process failed at."""
-        if self._child is None:
-            return {}
-        mine = {
-            kind.name: try_kind(kind, self._subject, self._most, str) for kind in self._claimed()
-        }
-        _ = self._subject.plan.explanation  # needed next, and the other process may not be done
-        others = self._child.answer()
-        if isinstance(others, StoppedWork):
-            return mine
-        return mine | {name: _received(sent, self._subject) for name, sent in others.items()}
-
-    def _tried(self) -> dict[str, _Sent]:
+        """What became of the candidates, by the names of kinds."""
+        made = {}
+        numbers = range(len(self._places)) if self._child is None else self._claimed()
+        for number in numbers:
+            kind, group = self._places[number]
+            self._progress.at(number, self._kinds[kind].kind.name)
+            made[kind, group] = self._kinds[kind].tried(group)
+        if self._child is not None:
+            made |= self._of_the_other(self._child)
         return {
-            kind.name: _sent(try_kind(kind, self._subject, self._most, str))
-            for kind in self._claimed()
+            one.kind.name: one.made(
+                made[at, number] if (at, number) in made else one.tried(number)
+                for number in range(len(one))
+            )
+            for at, one in enumerate(self._kinds)
         }
 
-    def _claimed(self) -> Iterator[FindingKind]:
-        """Kinds that no process has taken yet: a byte of the pipe is read by one of them alone."""
-        while number := os.read(self._claims, 1):
-            yield self._kinds[number[0]]
+    def _of_the_other(self, child: ChildProcess[list[_Row]]) -> dict[tuple[int, int], GroupTries]:
+        """What the other process has tried; nothing where it failed."""
+        _ = self._subject.plan.explanation  # needed next, and the other process may not be done
+        others = child.answer()
+        if isinstance(others, StoppedWork):
+            return {}
+        return {
+            place: tries if sent is None else GroupTries(_received(sent, self._subject))
+            for place, tries, sent in others
+        }
+
+    def _tried(self) -> list[_Row]:
+        rows: list[_Row] = []
+        for claimed in self._claimed():
+            kind, group = self._places[claimed]
+            tries = self._kinds[kind].tried(group)
+            sent = None if tries.found is None else _sent(tries.found)
+            rows.append(((kind, group), replace(tries, found=None), sent))
+        return rows
+
+    def _claimed(self) -> Iterator[int]:
+        """Groups that no process has taken yet: a number in the pipe is read by one of them alone."""
+        while number := os.read(self._claims, _CLAIM):
+            yield int.from_bytes(number, "little")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hloopt.dataclass import dataclass
@@ -12,7 +12,7 @@ from hloopt.findings.trials import FindingCandidate, Gainless, Subject, Tried
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.source_lines import kernel_lines
 
-__all__ = ["KindTries", "try_kind"]
+__all__ = ["GroupTries", "KindGroups", "KindTries", "try_kind"]
 
 _ENOUGH: Final = 0.5
 """The part of the best gain at which the first of several changes is taken."""
@@ -32,29 +32,57 @@ class KindTries:
     untried: int
 
 
-def try_kind(
-    kind: FindingKind, subject: Subject, most: int, begin: Callable[[str], object]
-) -> KindTries:
-    """Try the ``most`` largest candidates of a kind; ``begin`` is called with what is tried next."""
-    groups = _grouped(kind.find(subject))
-    groups.sort(key=lambda group: -_weight(group, subject))
-    found: list[tuple[Finding, Tried]] = []
-    useless: list[GainlessChange] = []
-    for group in groups[:most]:
-        begin(f"{kind.name}: %{group[0].sites[0].name}")
-        tries = [(subject.tried(way, kind.measure), way) for way in _ways(group)]
+@dataclass(frozen=True)
+class GroupTries:
+    """What became of a group of candidates: what gained, or changes that did not."""
+
+    found: tuple[Finding, Tried] | None = None
+    useless: tuple[GainlessChange, ...] = ()
+
+
+class KindGroups:
+    """The ``most`` largest groups of candidates of a kind, each with one change for all of them."""
+
+    def __init__(self, kind: FindingKind, subject: Subject, most: int) -> None:
+        self.kind = kind
+        self._subject = subject
+        groups = _grouped(kind.find(subject))
+        groups.sort(key=lambda group: -_weight(group, subject))
+        self._groups = groups[:most]
+        self._untried = len(groups) - len(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def tried(self, number: int) -> GroupTries:
+        """Try the changes of a group."""
+        kind, subject = self.kind, self._subject
+        tries = [(subject.tried(way, kind.measure), way) for way in _ways(self._groups[number])]
         gained = [(made, way) for made, way in tries if isinstance(made, Tried)]
-        if gained:
-            best = max(made.gain.saved for made, _ in gained)
-            made, way = next(pair for pair in gained if pair[0].gain.saved >= _ENOUGH * best)
-            remedies = _remedies(way[0], subject)
-            if remedies:
-                found.append((_finding(kind, way, made, remedies), made))
-        else:
-            useless += [
-                _gainless(kind, way[0], made) for made, way in tries if isinstance(made, Gainless)
-            ]
-    return KindTries(tuple(found), tuple(useless), max(len(groups) - most, 0))
+        if not gained:
+            return GroupTries(
+                useless=tuple(
+                    _gainless(kind, way[0], made)
+                    for made, way in tries
+                    if isinstance(made, Gainless)
+                )
+            )
+        best = max(made.gain.saved for made, _ in gained)
+        made, way = next(pair for pair in gained if pair[0].gain.saved >= _ENOUGH * best)
+        remedies = _remedies(way[0], subject)
+        return GroupTries((_finding(kind, way, made, remedies), made) if remedies else None)
+
+    def made(self, tries: Iterable[GroupTries]) -> KindTries:
+        """What became of all groups."""
+        rows = tuple(tries)
+        found = tuple(row.found for row in rows if row.found is not None)
+        return KindTries(found, tuple(one for row in rows for one in row.useless), self._untried)
+
+
+def try_kind(kind: FindingKind, subject: Subject, most: int) -> KindTries:
+    """Try the ``most`` largest groups of candidates of a kind."""
+    groups = KindGroups(kind, subject, most)
+    return groups.made(map(groups.tried, range(len(groups))))
 
 
 def _weight(group: Sequence[FindingCandidate], subject: Subject) -> float:

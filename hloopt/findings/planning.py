@@ -23,7 +23,7 @@ from hloopt.ir import Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.costs import KernelCost, Totals, kernel_costs, totals
 from hloopt.pipelines import parse_pipeline
-from hloopt.rewrite import Controls, Pipeline
+from hloopt.rewrite import Controls, Pipeline, Watcher
 from hloopt.rewrite.entries import aimed, with_options
 from hloopt.rewrite.naming import parse_pattern
 from hloopt.targets import Target
@@ -145,12 +145,16 @@ class Planner:
         self.predictor = predictor
 
     def plan(
-        self, module: Module, wanted: Sequence[tuple[str, str]] = (), without: str = ""
+        self,
+        module: Module,
+        wanted: Sequence[tuple[str, str]] = (),
+        without: str = "",
+        watchers: Sequence[Watcher] = (),
     ) -> ProgramPlan:
         """The plan of a module, which stays as it is.
 
         ``wanted`` are producers and consumers that fusion is to put into one kernel, as a lock file would;
-        ``without`` is a pass of the pipeline that is to rewrite nothing.
+        ``without`` is a pass of the pipeline that is to rewrite nothing; ``watchers`` observe the passes.
         """
         copy, advice = clone_module(module), Advice()
         if wanted:
@@ -164,7 +168,7 @@ class Planner:
         self.pipeline.run(
             copy,
             controls=Controls({without: 0} if without else {}, advice=advice),
-            watchers=(provenance,),
+            watchers=(provenance, *watchers),
         )
         return self.priced(copy, provenance)
 

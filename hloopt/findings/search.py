@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,13 +22,14 @@ from hloopt.findings.finding import (
     ReducedDot,
     RefusedArray,
 )
-from hloopt.findings.kind_tries import KindTries, try_kind
+from hloopt.findings.kind_tries import KindGroups, KindTries
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
 from hloopt.findings.measuring import RealRuns, measured_gain
 from hloopt.findings.peak import PeakUse, peak_use
 from hloopt.findings.planning import Planner, check_planned_for, is_planned
 from hloopt.findings.products import reduced_dot
+from hloopt.findings.progress import SearchProgress
 from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import Subject, Tried
 from hloopt.interpret.shards import meshes_of
@@ -136,14 +137,15 @@ def find(
     label: str,
     kinds: Sequence[FindingKind],
     most: int = 10,
-    begin: Callable[[str], object] = str,
+    progress: SearchProgress | None = None,
     real: RealRuns | None = None,
 ) -> Findings:
     """The ``most`` findings of these kinds that gain most; the module stays as it is.
 
-    ``label`` is what the planner's pipeline is called; ``begin`` is called with what is done next.  A module
-    that a compiler has planned already is priced as it stands, after changes too.  ``real`` says what is
-    measured, too.  Raises ``UsageError`` for a plan of a GPU on a CPU.
+    ``label`` is what the planner's pipeline is called.  A module that a compiler has planned already is priced
+    as it stands, after changes too.  ``real`` says what is measured, too.
+
+    Raises ``UsageError`` for a plan of a GPU on a CPU.
     """
     check_planned_for(planner.predictor.target, module)
     given, module = module, clone_module(module)
@@ -153,11 +155,11 @@ def find(
     else:
         _locate(module)
         parse_pipeline(_OPENED).run(module)
-    subject = Subject(module, planner, given)
-    begin("planning the module")
+    at = progress or SearchProgress()
+    subject = Subject(module, planner, given, (at.watcher,))
     # The plan stays until the end, and is large beside what trials leave behind.
     with no_collection():
-        return _searched(subject, label, kinds, most, begin, real or RealRuns())
+        return _searched(subject, label, kinds, most, at, real or RealRuns())
 
 
 def _searched(
@@ -165,19 +167,22 @@ def _searched(
     label: str,
     kinds: Sequence[FindingKind],
     most: int,
-    begin: Callable[[str], object],
+    progress: SearchProgress,
     real: RealRuns,
 ) -> Findings:
     run = None if real.joined is None else real.joined(subject.plan.module)
-    found = _Search(subject, most, begin, run)
+    found = _Search(subject, most, progress, run)
     tried = _TRIED * most if real.device is None else 0
     with TriedAhead(subject, kinds, tried) as ahead:
         _ = subject.plan
+        progress.begin("looking for changes")
         known = dict(ahead.found())
-    with TriedBeside(subject, [one for one in kinds if one.name not in known], tried) as beside:
+    left = [KindGroups(kind, subject, _TRIED * most) for kind in kinds if kind.name not in known]
+    with TriedBeside(subject, left, tried, progress) as beside:
         known |= beside.found()
+    progress.begin("ranking what gains")
     for kind in kinds:
-        found.add(kind, known.get(kind.name))
+        found.add(kind, known[kind.name])
     plan, planner, module = subject.plan, subject.planner, subject.module
     return Findings(
         module.name,
@@ -228,21 +233,19 @@ class _Search:
         self,
         subject: Subject,
         most: int,
-        begin: Callable[[str], object],
+        progress: SearchProgress,
         run: JoinedTimes | None,
     ) -> None:
         self.subject = subject
         self.most = most
-        self.begin = begin
+        self.progress = progress
         self.run = run
         self.found: list[tuple[Finding, Tried]] = []
         self.useless: list[GainlessChange] = []
         self.untried: dict[str, int] = {}
 
-    def add(self, kind: FindingKind, tries: KindTries | None) -> None:
-        """Add what the candidates of a kind gained; they are tried now where they were not before."""
-        if tries is None:
-            tries = try_kind(kind, self.subject, _TRIED * self.most, self.begin)
+    def add(self, kind: FindingKind, tries: KindTries) -> None:
+        """Add what the candidates of a kind gained."""
         for row, made in tries.found:
             tried = self.subject.placed(made)
             cost = tried.cost
@@ -255,10 +258,11 @@ class _Search:
 
     def measured(self, device: str) -> list[Finding]:
         """The best, each with what its change gains on a device; those last that do not gain there."""
-        rows = []
-        for row, made in self._best():
+        rows, best = [], self._best()
+        self.progress.expect(len(best))
+        for number, (row, made) in enumerate(best):
+            self.progress.at(number, f"measuring {row.kind}")
             if row.gain.measure == "time":
-                self.begin(f"measuring {row.kind}: %{row.instruction}")
                 pair = made.compared
                 assert pair is not None, "what is measured is tried by this process"
                 real = measured_gain(pair.plans, pair.inputs_of, device, pair.times)

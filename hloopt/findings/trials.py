@@ -23,6 +23,7 @@ from hloopt.prover.compare import compare_modules
 from hloopt.prover.comparing import FirstRuns
 from hloopt.prover.executor import Executor
 from hloopt.prover.trials import TrialOptions
+from hloopt.rewrite import Watcher
 from hloopt.runtime.tolerance import FREE, Tolerance
 from hloopt.verifier import verify_module
 
@@ -140,10 +141,18 @@ class Gainless:
 class Subject:
     """A module whose calls are inlined, and its plan: what kinds look through, and what changes are made on.
 
-    ``given`` is the module before that, where it is at hand; ``first_runs`` are of the module, and of plans.
+    ``given`` is the module before that, where it is at hand; ``first_runs`` are of the module, and of plans;
+    ``watchers`` observe how the whole is planned.
     """
 
-    def __init__(self, module: Module, planner: Planner, given: Module | None = None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        planner: Planner,
+        given: Module | None = None,
+        watchers: Sequence[Watcher] = (),
+    ) -> None:
+        self._watchers = watchers
         self.module = module
         self.given = given
         self.planner = planner
@@ -152,7 +161,7 @@ class Subject:
     @cached_property
     def plan(self) -> ProgramPlan:
         """The plan of the whole module."""
-        return self.planner.plan(self.module)
+        return self.planner.plan(self.module, watchers=self._watchers)
 
     @cached_property
     def _runs(self) -> dict[str, tuple[int, bool]]:

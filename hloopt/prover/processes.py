@@ -7,7 +7,6 @@ import pickle
 import select
 import signal
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from time import monotonic
 from typing import ClassVar, Final, Generic, Literal, NoReturn, TypeVar
 
 from hloopt.dataclass import dataclass
+from hloopt.quiet_thread import AT_WORK, is_alone
 
 __all__ = [
     "CAN_FORK",
@@ -51,7 +51,8 @@ class ChildProcess(Generic[T]):
         self._seconds = seconds
         self._content = b""
         self._read, write = os.pipe()
-        self._pid = os.fork()
+        with AT_WORK:
+            self._pid = os.fork()
         if self._pid == 0:
             os.close(self._read)
             _answer(write, work)
@@ -114,11 +115,10 @@ def side_by_side(
 def can_work_beside() -> bool:
     """Whether a ``ChildProcess`` may do a part of this one's work at the same time.
 
-    A process with other threads may not be copied: a lock that one of them holds is never free again.  Python
-    does not count the threads of JAX, which warns of each copy.
+    A process with other threads may not be copied, quiet ones apart: a lock that one of them holds is never
+    free again.  Python does not count the threads of JAX, which warns of each copy.
     """
-    is_alone = threading.active_count() == 1 and "jax" not in sys.modules
-    return CAN_FORK and is_alone and available_cores() > 1
+    return CAN_FORK and is_alone() and "jax" not in sys.modules and available_cores() > 1
 
 
 def available_cores() -> int:

@@ -12,7 +12,16 @@ from rich.console import Console
 import hloopt
 from hloopt.cost_models.predictor import Predictor
 from hloopt.cost_models.registry import DEFAULT, model_for
-from hloopt.findings import FindingKind, FindingRemedy, Planner, find, kind_examples, pipeline_for
+from hloopt.findings import (
+    FindingKind,
+    FindingRemedy,
+    Planner,
+    SearchProgress,
+    chosen_kinds,
+    find,
+    kind_examples,
+    pipeline_for,
+)
 from hloopt.findings.ahead import TriedAhead, TriedBeside
 from hloopt.findings.kind_tries import KindTries
 from hloopt.findings.parts import cut_out
@@ -86,17 +95,18 @@ def test_kinds_that_need_the_plan_are_shared_out(
     monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """What the other process finds is what one process finds; where it fails, this one does its part."""
-    kinds = ["small-kernels", "temporary"]
-    module = hloopt.parse(SMALL_KERNELS)
+    kinds = ["one-hot-product", "small-kernels"]
+    module = long_module(40)
+    monkeypatch.setattr(TriedAhead, "found", lambda _: {})
     monkeypatch.setattr("hloopt.findings.trials._WHOLE", 10)
     monkeypatch.setattr("hloopt.findings.ahead.can_work_beside", lambda: False)
     alone = hloopt.why(module, kinds=kinds).to_json()
-    assert [one["kind"] for one in alone["findings"]] == ["small-kernels"]
+    assert [one["kind"] for one in alone["findings"]] == ["one-hot-product"]
     monkeypatch.setattr("hloopt.findings.ahead.can_work_beside", lambda: True)
     here, claimed, found = os.getpid(), TriedBeside._claimed, TriedBeside.found
     answers = list[Mapping[str, KindTries]]()
 
-    def all_there(self: TriedBeside) -> Iterator[FindingKind]:
+    def all_there(self: TriedBeside) -> Iterator[int]:
         if os.getpid() != here:
             yield from claimed(self)
             if fails:
@@ -109,11 +119,39 @@ def test_kinds_that_need_the_plan_are_shared_out(
     monkeypatch.setattr(TriedBeside, "_claimed", all_there)
     monkeypatch.setattr(TriedBeside, "found", noted)
     assert hloopt.why(module, kinds=kinds).to_json() == alone
-    assert list(answers[0]) == ([] if fails else ["temporary", "small-kernels"])
+    assert list(answers[0]) == kinds
     for tries in answers[0].values():
         for _, tried in tries.found:
-            assert tried.kernels
-            assert tried.compared is None
+            assert (tried.compared is None) is not fails  # plans stay in the process that made them
+
+
+def test_how_far_a_search_is() -> None:
+    """The passes of the plan by name, then each change with its number, as a part of all that are tried."""
+
+    class Noted(SearchProgress):
+        """All that is shown, in turn."""
+
+        def __init__(self) -> None:
+            self.rows = list[tuple[str, float | None]]()
+            super().__init__()
+
+        def begin(self, doing: str) -> None:
+            super().begin(doing)
+            self.rows.append((doing, self.part))
+
+        def at(self, done: int, doing: str) -> None:
+            super().at(done, doing)
+            self.rows.append((self.doing, self.part))
+
+    progress = Noted()
+    kinds = chosen_kinds(["one-hot-product", "small-kernels"])
+    find(long_module(40), planner(), "xla-gpu-2026", kinds, progress=progress)
+    shown = dict.fromkeys(doing for doing, _ in progress.rows)
+    assert any(doing.startswith("priority-fusion, pass ") for doing in shown)
+    tried = [(doing, part) for doing, part in progress.rows if part is not None]
+    assert [part for _, part in tried] == [n / len(tried) for n in range(len(tried))]
+    assert tried[0][0] == f"change 1 of {len(tried)}, one-hot-product"
+    assert list(shown)[-1] == "ranking what gains"
 
 
 def test_a_large_module_is_tried_in_a_part() -> None:

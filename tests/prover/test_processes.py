@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from hloopt.prover.processes import can_work_beside
+from hloopt.prover.processes import ChildProcess, can_work_beside
+from hloopt.quiet_thread import AT_WORK, QuietThread, is_alone
 
 
 def test_when_a_part_may_be_done_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +26,30 @@ def test_when_a_part_may_be_done_by_another(monkeypatch: pytest.MonkeyPatch) -> 
         assert not can_work_beside()
     monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
     assert not can_work_beside()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_quiet_thread_is_no_obstacle() -> None:
+    """As the progress line of a terminal: the process is copied only while that waits."""
+    alone = is_alone()
+    over, held = threading.Event(), threading.Event()
+    order = list[str]()
+
+    def work() -> None:
+        with AT_WORK:
+            held.set()
+            over.wait(0.2)
+            order.append("worked")
+
+    quiet = QuietThread(target=work)
+    quiet.start()
+    held.wait()
+    assert is_alone() == alone
+    child = ChildProcess(AT_WORK.locked, 20)
+    order.append("copied")
+    try:
+        assert child.answer() is False
+    finally:
+        child.end()
+        quiet.join()
+    assert order == ["worked", "copied"]

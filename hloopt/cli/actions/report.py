@@ -18,6 +18,7 @@ from hloopt.driver.passes import Chosen
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.driver.writing import is_folder, write_text
 from hloopt.errors import UsageError
+from hloopt.findings import SearchProgress
 from hloopt.pages.serving import PageServer
 from hloopt.verifier import verify_module
 
@@ -51,14 +52,18 @@ def execute(
         check_output(output, texts, form="page")
 
     def step(found: Input) -> dict[str, Any]:
-        made = page_of(found.module, found.name, chosen, selection, folder)
+        at, alone = SearchProgress(), len(texts) == 1
+        with patience(
+            "reporting on", found.name, lambda: at.doing, part=lambda: at.part, alone=alone
+        ):
+            made = page_of(found.module, found.name, chosen, selection, folder, at)
         if output is not None:
             write_text(output, made.to_html(), found.name, form="page")
             where = Path(output)
             click.echo(f"{found.name}: {where}", err=True)
         return made.to_json() if as_json else {}
 
-    rows, code = each_input(texts, step, "reporting on")
+    rows, code = each_input(texts, step)
     end(ctx, rows, code)
 
 
@@ -82,13 +87,15 @@ def _serve(text: InputText, chosen: Chosen, selection: Selecting, sources: Path 
 
     ctx = click.get_current_context()
 
+    at = SearchProgress()
+
     def make() -> ModulePage:
         with ctx.scope(cleanup=False):  # a thread has no context, which says how to read
             found = read_input(text)
         verify_module(found.module)
-        return page_of(found.module, found.name, chosen, selection, sources)
+        return page_of(found.module, found.name, chosen, selection, sources, at)
 
-    with patience("reporting on", text.path.name):
+    with patience("reporting on", text.path.name, lambda: at.doing, part=lambda: at.part):
         server = PageServer(make, [text.path])
     with server:
         click.echo(server.address)

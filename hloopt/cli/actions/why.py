@@ -17,7 +17,7 @@ from hloopt.cli.waiting import patience
 from hloopt.cli.why_slower import WhyOptions, compare_plans
 from hloopt.driver.why import why_module
 from hloopt.errors import UsageError
-from hloopt.findings import RealRuns
+from hloopt.findings import RealRuns, SearchProgress
 from hloopt.ir import Module
 from hloopt.report.console import product
 from hloopt.report.findings import kinds_json, kinds_table, show_findings
@@ -95,8 +95,10 @@ def _findings(
     texts = open_texts(files) if measuring is None else measuring.texts
 
     def step(found: Input) -> dict[str, Any]:
-        doing = [""]
-        with patience("looking into", found.name, lambda: doing[0], alone=len(texts) == 1):
+        at, alone = SearchProgress(), len(texts) == 1
+        with patience(
+            "looking into", found.name, lambda: at.doing, part=lambda: at.part, alone=alone
+        ):
             made = why_module(
                 found.module,
                 options.predictor,
@@ -104,7 +106,7 @@ def _findings(
                 kinds=kinds,
                 most=options.most,
                 pipeline=options.pipeline,
-                begin=lambda text: doing.__setitem__(0, text),
+                progress=at,
                 real=RealRuns(
                     None if measuring is None else partial(_joined, found.name, measuring), device
                 ),
@@ -113,4 +115,4 @@ def _findings(
             show_findings(made, product(), file=found.name)
         return made.to_json()
 
-    return each_input(texts, step, "looking into")
+    return each_input(texts, step)
