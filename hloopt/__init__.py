@@ -361,6 +361,7 @@ def compare(
 
     ``before`` and ``after`` are modules, or paths of texts, protocol buffers or snapshots.  Other arguments are
     the options of their names; ``device`` runs both, ``inputs`` is the path of a file or folder of arrays.
+    ``rtol`` is relative to the expected value, ``atol`` absolute, ``ulp`` counts units in the last place.
     Without ``inputs``, ``trials`` and ``special`` each class of special values is tried after one random input,
     for 30 seconds at most; ``untried`` has those left out.
 

@@ -106,3 +106,79 @@ def test_every_public_method_has_a_docstring() -> None:
                 and not inspect.getdoc(getattr(value, method))
             ]
             assert not bare, f"methods of {name}, which is public: give them docstrings"
+
+
+UNITS = (
+    "seconds bytes flops ulp launches instructions tests participants threads replicas partitions processes "
+    "cores cases runs rewrites times steps findings kernels buffers elements rows iterations rounds numbers"
+)
+_UNIT = re.compile(
+    rf"\b({'|'.join(f'{one}?' if one.endswith('s') else one for one in UNITS.split())}"
+    r"|count(ed|s)?|how (many|often|far)|exit code|the number of|seed|relative|ULPs?|[Ss]hare|dimension|identifier|ns|us|ms|numbered|absolute)\b"
+)
+
+
+def numbers(value: object) -> list[tuple[str, str]]:
+    """The parameters, fields and results of a public name that are numbers, each with the docstring that has its unit."""
+    own = inspect.getdoc(value) or ""
+    if inspect.isfunction(value):
+        return [
+            (one.name, own)
+            for one in inspect.signature(value).parameters.values()
+            if is_number(one.annotation)
+        ]
+    found: list[tuple[str, str]] = []
+    if inspect.isclass(value) and value.__module__.startswith("hloopt."):
+        found = [
+            (name, own)
+            for name, kind in inspect.get_annotations(value).items()
+            if is_number(kind) and not name.startswith("_")
+        ]
+        for name, member in vars(value).items():
+            function = getattr(member, "fget", None) or getattr(member, "func", member)
+            if name.startswith("_") or not inspect.isfunction(function):
+                continue
+            text = inspect.getdoc(function) or ""
+            if is_number(inspect.signature(function).return_annotation):
+                found.append((name, f"{name}  {text}"))
+            found += [(f"{name}.{one}", f"{own}\n{text}") for one, _ in numbers(function)]
+    return found
+
+
+def is_number(annotation: object) -> bool:
+    return bool(re.fullmatch(r"(int|float)( \| None)?", str(annotation)))
+
+
+def names_unit(name: str, docstring: str) -> bool:
+    """Whether the unit of a number is in its name, or in the sentence or row of a table that names it."""
+    last = name.rpartition(".")[2]
+    if _UNIT.search(last.replace("_", " ")):
+        return True
+    pieces = re.split(r"(?<=[.;])\s+|\n\n|\n(?=\w+ {2,})", docstring)
+    said = [piece for piece in pieces if re.search(rf"\b{last}\b", piece)]
+    return any(_UNIT.search(piece.replace(last, "", 1)) for piece in said)
+
+
+def test_every_number_has_a_unit() -> None:
+    """In its name or where its docstring tells of it: seconds, bytes, what is counted, what it is relative to."""
+    without = [
+        f"{name}: {number}"
+        for name, value in entries().items()
+        for number, docstring in numbers(value)
+        if not names_unit(number, docstring)
+    ]
+    assert not without, "say in their docstrings what they count or measure"
+
+
+@pytest.mark.parametrize(
+    ("docstring", "is_said"),
+    [
+        ("``limit`` is in bytes.", True),
+        ("``limit`` is how many rounds there may be.", True),
+        ("Takes ``limit``.  Takes three seconds.", False),
+        ("limit  what there is room for\nother  seconds until the end", False),
+        ("Nothing of it, for some seconds.", False),
+    ],
+)
+def test_a_unit_is_said_beside_the_name(docstring: str, is_said: bool) -> None:
+    assert names_unit("limit", docstring) is is_said

@@ -87,10 +87,11 @@ class Profiling:
 class RunOptions:
     """What one run is to do, as the options of ``hloopt run`` say, and what Python alone can ask for.
 
-    Paths are texts.  ``seed`` is None where none is given, and so is ``repeat``, which then is as many runs as
-    there is time for.  In Python alone: ``against`` is the file of a module whose results are compared, too;
-    ``unchecked`` leaves out the emulator's checks of memory; ``reference_seconds`` is how long the interpreter
-    may take.
+    Paths are texts.  ``rtol`` is relative to the expected value, ``atol`` absolute; ``fill_constants`` is the
+    seed of values that the text leaves out.  ``seed`` is None where none is given, and so is ``repeat``, which
+    then is as many runs as there is time for.  In Python alone: ``against`` is the file of a module whose
+    results are compared, too; ``unchecked`` leaves out the emulator's checks of memory; ``reference_seconds``
+    is how many seconds the interpreter may take.
     """
 
     passes: PassOptions = field(default_factory=PassOptions)

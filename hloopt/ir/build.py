@@ -93,7 +93,7 @@ def element(
     index: int,
     metadata: Metadata | None = None,
 ) -> Instruction:
-    """An element of a tuple."""
+    """An element of a tuple; ``index`` is its number, from 0."""
     attributes, shape = {"index": index}, whole.elements[index]
     return make(position, "get-tuple-element", (whole,), attributes, shape=shape, metadata=metadata)
 

@@ -255,7 +255,7 @@ def replace_instruction(old: Instruction, new: Instruction) -> None:
 
 
 def set_operand(instruction: Instruction, index: int, value: Instruction) -> None:
-    """Replace one operand."""
+    """Replace one operand; ``index`` is its number, from 0."""
     operands = list(instruction.operands)
     operands[index] = value
     set_operands(instruction, tuple(operands))

@@ -32,7 +32,7 @@ class StackTables:
         self.frames: dict[int, dict[str, int]] = {}
 
     def frame(self, frame_id: int) -> tuple[str, int, str] | None:
-        """File, line and function of one stack frame, or None where the tables have no such row."""
+        """File, line and function of a stack frame, ``frame_id`` its identifier; None without such a row."""
         location = self._location(frame_id)
         if location is None:
             return None
@@ -43,7 +43,7 @@ class StackTables:
         )
 
     def column(self, frame_id: int) -> int:
-        """The column of one stack frame, 0 where there is none."""
+        """The column of a stack frame, counted from 1, ``frame_id`` its identifier; 0 without one."""
         return (self._location(frame_id) or {}).get("column", 0)
 
     def _location(self, frame_id: int) -> Mapping[str, int] | None:

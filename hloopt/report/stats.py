@@ -58,12 +58,13 @@ class LargeBuffer:
 class ModuleStats(Displayed):
     """What is in a module.
 
-    opcodes    how many instructions have each, the most frequent first
-    cost       of the kernels of one run of the entry, loops counted as ``counted_trips`` has them
-    memory     what a run needs in the order of the text, as XLA assigns it
-    kernels    what runs by itself, with the times that were predicted
-    predictor  what predicted them; None where no target was named
-    measured   the times of a real run, where a trace was given
+    opcodes       how many instructions have each, the most frequent first
+    computations  how many there are
+    cost          of the kernels of one run of the entry, loops counted as ``counted_trips`` has them
+    memory        what a run needs in the order of the text, as XLA assigns it
+    kernels       what runs by itself, with the times that were predicted
+    predictor     what predicted them; None where no target was named
+    measured      the times of a real run, where a trace was given
     """
 
     module: str

@@ -196,7 +196,9 @@ def test_large_modules_are_searched_beside(monkeypatch: pytest.MonkeyPatch, samp
     monkeypatch.setattr("hloopt.driver.page._MOST_SEARCHED", 0)
     monkeypatch.setattr("hloopt.driver.page.can_work_beside", lambda: True)
     assert hloopt.page(sample).overview["findings"] == expected
-    monkeypatch.setattr("hloopt.driver.page.find", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(
+        "hloopt.driver.page.find", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    )
     made = hloopt.page(sample).overview
     assert made["findings"] == []
     assert "The search for what would help ended by SIGKILL." in made["notes"]
