@@ -126,7 +126,7 @@ def of_help() -> dict[str, set[str]]:
 def test_check_loads_what_reads_and_verifies() -> None:
     """What explains mistakes is for texts that have some."""
     names = loaded(COMMAND, "check", str(SAMPLE))
-    ground = {*GROUND, "cache_folder", "dataclass", "graphs", "source"}
+    ground = {*GROUND, "cache_folder", "dataclass", "graphs", "quiet_thread", "source"}
     assert rooms(names) == {*ground, "ir", "ops", "reading", "text", "types", "verifier"}
     unwanted = ("hints", "recovery", "logs", "foreign", "printer")
     assert missing(names, [f"hloopt.text.{name}" for name in unwanted])

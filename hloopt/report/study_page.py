@@ -177,6 +177,7 @@ def _bar(study: Study, strategy: Strategy, cell: Cell, longest: float) -> str:
     """One row: name, bar, time, ratio to the baseline, what the step bought."""
     marks = ["step"] if strategy.before or strategy.whole else []
     marks += ["base"] if strategy.name == study.baseline else []
+    marks += ["known"] if cell.measured is not None else []
     time = escape(time_text(cell))
     over = study.over(cell) if cell.seconds else ""
     segments = "".join(

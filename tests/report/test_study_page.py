@@ -127,6 +127,7 @@ def test_bars_are_as_long_as_the_times(page: str) -> None:
         ("launch", "50.000"), ("memory", "25.000"), ("compute", "12.500"), ("latency", "12.500"),
         ("launch", "25.000"), ("memory", "12.500"), ("compute", "12.500"), ("launch", "12.500"),
     ]  # fmt: skip
+    assert '<li class="known"' in page or '<li class="base known"' in page  # measured: in bold
     assert ("measured", "80.000") in widths  # half of the runs take up to 4 ms, which is cut off
     assert '<i class="whisker" style="left:40.000%;width:60.000%"></i>' in page
 
@@ -144,6 +145,7 @@ def test_what_two_strategies_make_alike_is_said_once() -> None:
     assert page.count("same as O2") == 1
     assert ">bought</th>" not in page
     assert "<b>1.00x</b>" not in page  # predicted, so not in bold
+    assert "known" not in page.partition("</style>")[2]
 
 
 def test_bars_are_told_in_words_and_tables_have_heads(page: str) -> None:
