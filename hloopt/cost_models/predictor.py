@@ -21,6 +21,7 @@ from hloopt.cost_models.matrix_units import matrix_unit_run_time
 from hloopt.cost_models.model import Bound, CostModel, RunTime
 from hloopt.cost_models.registry import ROOFLINE
 from hloopt.cost_models.roofline import Roofline, product_of
+from hloopt.cost_models.sorting import in_passes
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 
@@ -80,11 +81,13 @@ class Predictor:
         if kernel.op.family not in _BY_ROOFLINE:
             priced = self.model.launched_run_time(kernel)
             if isfinite(priced.exec_ns):  # else no tiling of a Triton kernel fits this device
-                return self._with_waiting(kernel, priced), self.model.name
-        return self._roofline.rates(kernel), ROOFLINE
+                return self._in_full(kernel, priced), self.model.name
+        return self._in_full(kernel, self._roofline.rates(kernel)), ROOFLINE
 
-    def _with_waiting(self, kernel: Instruction, priced: RunTime) -> RunTime:
-        """No model knows that updates of a scatter meet."""
+    def _in_full(self, kernel: Instruction, priced: RunTime) -> RunTime:
+        """No model knows that a sort is many kernels, and that updates of a scatter meet."""
+        if self.target.has_threads:
+            priced = in_passes(kernel, priced, self.model.launch_ns)
         waiting = waiting_ns(kernel, self.target)
         if not waiting:
             return priced

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
 from time import perf_counter
 from typing import Any, Final
 
+import numpy as np
+
 from hloopt.analysis.measured import JoinedTimes
-from hloopt.backends import Program, compile_module
+from hloopt.backends import compile_module
+from hloopt.backends.native.entry import NativeEntry
+from hloopt.backends.native.program import NativeProgram
 from hloopt.dataclass import dataclass
-from hloopt.errors import HlooptError
+from hloopt.errors import HlooptError, UnsupportedError
 from hloopt.findings.planning import ProgramPlan
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module
-from hloopt.prover.trials import Trial, TrialInputs, made
+from hloopt.passes.copy_insertion.tuples import indices
+from hloopt.prover.trials import Trial, made
 from hloopt.runtime.program import NativeOptions, Options
 from hloopt.runtime.timing import Timing, measure_in_turn
+from hloopt.types import Array, ArrayShape
+from hloopt.types.shape import leaves
 
-__all__ = ["MEASURING", "MeasuredGain", "RealRuns", "measured_gain"]
+__all__ = ["MEASURING", "MeasuredGain", "RealRuns", "called_in_place", "measured_gain"]
 
 MEASURING: Final = ("cpu", "native")
 """Devices whose times are those of the target ``host``."""
@@ -88,17 +95,23 @@ def measured_gain(
     has the reason.  ``native`` runs on one core, as the target has one.
     """
     before, after = plans
-    if before.module.attributes.get("input_output_alias") != after.module.attributes.get(
-        "input_output_alias"
-    ):
+    is_donated = _aliases(before.module) != _aliases(after.module)
+    if is_donated and device != "native":
         return MeasuredGain(device, reason=f"{device} never writes into the arguments of a run")
     if max(before.seconds, after.seconds) > _LONGEST:
         return MeasuredGain(device, reason="a run takes too long here")
     options: Options | None = NativeOptions(threads=1) if device == "native" else None
     try:
         inputs = made(inputs_of, Trial())
-        programs = [compile_module(clone_module(plan.module), device, options) for plan in plans]
-        steps = [_step(program, inputs) for program in programs]
+        calls: list[Callable[[], object]]
+        if is_donated:
+            calls = [called_in_place(plan.module, inputs.arrays[0]) for plan in plans]
+        else:
+            programs = [
+                compile_module(clone_module(plan.module), device, options) for plan in plans
+            ]
+            calls = [partial(one.run_participants, inputs.arrays) for one in programs]
+        steps = [_step(call) for call in calls]
         old, new = measure_in_turn([step for step, _ in steps], _REPEAT, seconds=_SECONDS)
     except HlooptError as error:
         return MeasuredGain(device, reason=error.message)
@@ -110,9 +123,44 @@ def measured_gain(
     return MeasuredGain(device, one.median, other.median, runs, one.is_apart(other))
 
 
-def _step(program: Program, inputs: TrialInputs) -> tuple[Callable[[], object], int]:
+def _aliases(module: Module) -> object:
+    return module.attributes.get("input_output_alias")
+
+
+def called_in_place(module: Module, given: Sequence[Array]) -> Callable[[], None]:
+    """A run of a planned module by ``native`` on one core, with results in the memory of donated arguments.
+
+    All memory is made before it, since the first touch of a page is no part of a kernel; a run reads what
+    the one before it has left in donated arguments.  Raises ``HlooptError`` for what ``native`` does not
+    compile, and for inputs and results in another form than row-major arrays.
+    """
+    program = compile_module(clone_module(module), "native", NativeOptions(threads=1))
+    assert isinstance(program, NativeProgram), "the device is native"
+    entry = NativeEntry(program)
+    inputs = [np.array(array, order="C") for array in given]
+    shape = module.entry.root.shape
+    places = {index: at for at, index in enumerate(indices(shape))}
+    results = [
+        np.zeros(part.dims, part.dtype.numpy)
+        for part in leaves(shape)
+        if isinstance(part, ArrayShape)
+    ]
+    if len(results) != len(places):
+        raise UnsupportedError(f"{shape} is not made of arrays", name=module.name)
+    for alias in module.attributes.get("input_output_alias", ()):
+        results[places[tuple(alias.output_index)]] = inputs[alias.parameter]
+    addresses = [[array.ctypes.data for array in held] for held in (inputs, results)]
+    kept = (inputs, results)
+
+    def step() -> None:
+        assert kept, "the arrays are alive while they are used"
+        entry.call(*addresses)
+
+    return step
+
+
+def _step(run: Callable[[], object]) -> tuple[Callable[[], object], int]:
     """A step that takes long enough to be timed, and how many runs it has."""
-    run = partial(program.run_participants, inputs.arrays)
     run()
     start = perf_counter()
     run()

@@ -100,8 +100,10 @@ def _sentences(row: Finding) -> Iterator[str]:
         cost = row.cost
         launches = f"{cost.launches:,}{'' if cost.exact else '+'}"
         measured = "" if cost.measured is None else f"measured {seconds(cost.measured)}, predicted "
+        # A change may leave most kernels of a loop as they are.
+        costs = "its kernels that would change cost" if row.opcode == "while" else "costs"
         yield (
-            f"costs {measured}{seconds(cost.seconds)} ({cost.share:.0%} of the whole), "
+            f"{costs} {measured}{seconds(cost.seconds)} ({cost.share:.0%} of the whole), "
             f"{byte_size(cost.bytes)}, {launches} launch{'' if cost.launches == 1 else 'es'}, "
             f"bound by {cost.bound}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -83,3 +84,41 @@ def drawdown(rng: np.random.Generator) -> tuple[Any, ...]:
         return prices - _in_blocks(prices, -jnp.inf, lax.max)
 
     return before, after, normal(rng, 64, 16384)
+
+
+@pair("full-sort")
+def candidates_of_a_beam(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(scores: Any) -> Any:
+        return jnp.sort(jax.nn.log_softmax(scores), axis=-1)[:, -8:]
+
+    def after(scores: Any) -> Any:
+        return jax.lax.top_k(jax.nn.log_softmax(scores), 8)[0][:, ::-1]
+
+    return before, after, normal(rng, 64, 32000)
+
+
+@pair("full-sort")
+def nearest_neighbours(rng: np.random.Generator) -> tuple[Any, ...]:
+    def distances(x: Any, y: Any) -> Any:
+        return (x * x).sum(-1)[:, None] - 2 * x @ y.T + (y * y).sum(-1)
+
+    def before(x: Any, y: Any) -> Any:
+        return jnp.argsort(distances(x, y), axis=-1)[:, :10]
+
+    def after(x: Any, y: Any) -> Any:
+        return jax.lax.top_k(-distances(x, y), 10)[1]
+
+    return before, after, normal(rng, 128, 64), normal(rng, 20000, 64)
+
+
+@pair("full-sort")
+def samples_of_the_forty_best(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(logits: Any) -> Any:
+        least = jnp.sort(logits, axis=-1)[:, -40, None]
+        return jnp.where(logits < least, -jnp.inf, logits)
+
+    def after(logits: Any) -> Any:
+        least = jax.lax.top_k(logits, 40)[0][:, -1:]
+        return jnp.where(logits < least, -jnp.inf, logits)
+
+    return before, after, normal(rng, 16, 32000)

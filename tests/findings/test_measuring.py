@@ -76,9 +76,12 @@ def test_a_change_that_does_not_gain_is_last(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_is_not_measured_says_why() -> None:
-    """Arguments whose memory a run may take, and calls that nothing here can run."""
+    """Donated arguments on cpu, which ``native`` writes into, and calls that nothing here can run."""
     made = found(kind_examples()["copy"].example, "copy")
     assert "not measured on cpu: cpu never writes into the arguments of a run" in shown(made)
+    donated = found(kind_examples()["copy"].example, "copy", "native").rows[0].gain.measured
+    assert donated is not None
+    assert donated.gains
     text = _TWO.replace(
         "ROOT r = (f32[128,256], f32[128,512]) tuple(one, other)",
         'own = f32[128,512] custom-call(other), custom_call_target="mine"\n'
