@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -25,7 +25,16 @@ from hloopt.rewrite.source_lines import lines_text
 if TYPE_CHECKING:
     from hloopt.backends.nvrtc import Resources
 
-__all__ = ["Functions", "choice_json", "estimate_json", "kernel_list", "show_choices", "show_list"]
+__all__ = [
+    "Functions",
+    "choice_json",
+    "estimate_json",
+    "kernel_list",
+    "launch_text",
+    "parts_text",
+    "show_choices",
+    "show_list",
+]
 
 
 Functions: TypeAlias = "Mapping[str, Resources]"
@@ -211,11 +220,21 @@ def _total(choices: Sequence[Choice], costs: KernelCosts, model: str) -> str:
     )
 
 
+_MOST_PARTS: Final = 4
+
+
 def launch_text(spec: KernelSpec) -> str:
     """``132 x 128``: blocks and threads of each launch; the library, copies and fills by name."""
     if spec.library:
         return spec.library
-    return " + ".join(_step_text(step) for step in spec.steps) or "nothing"
+    return parts_text([_step_text(step) for step in spec.steps])
+
+
+def parts_text(parts: Sequence[str]) -> str:
+    """The parts of a kernel with ``+`` between them: of many, as a sort of a million has, the first few."""
+    if len(parts) <= _MOST_PARTS:
+        return " + ".join(parts) or "nothing"
+    return " + ".join((*parts[: _MOST_PARTS - 1], f"{len(parts) - _MOST_PARTS + 1} more"))
 
 
 def _step_text(step: KernelPart) -> str:

@@ -28,6 +28,7 @@ from hloopt.kernels.selection.requests import tile_text
 from hloopt.kernels.spec import Dim3, Fill, KernelSpec, Launch
 from hloopt.numbers import amount, byte_size
 from hloopt.report.console import say, table
+from hloopt.report.kernels import parts_text
 
 if TYPE_CHECKING:
     from hloopt.backends.nvrtc.resources import Resources
@@ -132,7 +133,7 @@ def _launch_text(step: KernelStep) -> str:
         else:
             parts.append("fill" if isinstance(part, Fill) else "copy")
     parts += ["copy"] * len(step.after)
-    return " + ".join(parts) or "nothing"
+    return parts_text(parts)
 
 
 def _size(sizes: Dim3) -> str:

@@ -15,6 +15,7 @@ from hloopt.kernels.kernel import Kernel
 from hloopt.kernels.plan import KernelStep, Plan, walk_steps
 from hloopt.kernels.planning import plan_program
 from hloopt.kernels.spec import Fill, KernelSpec, LeafPlace, ScratchBuffer
+from hloopt.report.kernels import parts_text
 from hloopt.report.plan import memory_line, plan_rows, plan_text, show_plan
 from tests.helpers.fake_device import choose
 
@@ -157,3 +158,10 @@ def test_shared_memory_is_shown_where_it_is_known(plan: Plan) -> None:
         "whole{threads=32}",
     )
     assert (rows["u"].shared, rows["j"].flops, rows["j"].moved) == (None, 1, 12)
+
+
+def test_a_kernel_of_many_launches_is_one_line() -> None:
+    """A sort of a million has 46; four are named, of more the first three."""
+    assert parts_text([]) == "nothing"
+    assert parts_text(["a", "b", "c", "d"]) == "a + b + c + d"
+    assert parts_text(["a", "b", "c", "d", "e"]) == "a + b + c + 2 more"
