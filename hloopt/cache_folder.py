@@ -12,7 +12,7 @@ import stat
 import sys
 from pathlib import Path
 
-from hloopt.process_notes import add_note
+from hloopt.process import add_note
 
 __all__ = ["cache_folder", "is_own", "own_folder"]
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from hloopt.cache_folder import is_own, own_folder
 from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError
-from hloopt.process_notes import add_note
+from hloopt.process import add_note
 
 __all__ = ["CompiledCache"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from hloopt import process_notes
+from hloopt import process
 from hloopt.cache_folder import cache_folder, own_folder
 from hloopt.compiled_cache import CompiledCache
 from hloopt.text import tables
@@ -81,7 +81,7 @@ EMPTY = tables.Tables([], [], [], [], {}, {}, [], [], [], {})
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A cache folder that is not there, and no notes."""
-    monkeypatch.setattr(process_notes, "_NOTES", {})
+    monkeypatch.setattr(process, "_NOTES", {})
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path / "a" / "b"))
     return tmp_path / "a" / "b"
 
@@ -101,7 +101,7 @@ def test_every_folder_that_is_made_is_private(folder: Path, tmp_path: Path) -> N
         os.umask(before)
     assert modes(tmp_path / "a", folder, folder / "things") == [0o700] * 3
     assert own_folder("things") == folder / "things"
-    assert process_notes.notes() == ()
+    assert process.notes() == ()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(
         assert tables.load("grammar.json") is None
         tables._save("more.json", EMPTY)
     assert sorted(folder.rglob("*")) == before
-    assert any(told.format(tmp_path / where) in note for note in process_notes.notes())
+    assert any(told.format(tmp_path / where) in note for note in process.notes())
 
 
 def test_a_folder_above_may_be_open_to_all_if_nobody_can_replace_what_is_in_it(
@@ -150,7 +150,7 @@ def test_a_folder_of_another_user_is_not_used(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert own_folder(make=True) is None
     assert tables.load("grammar.json") is None
-    assert process_notes.notes() == (f"the cache is not used: {folder} belongs to another user",)
+    assert process.notes() == (f"the cache is not used: {folder} belongs to another user",)
 
 
 def test_a_file_that_others_can_write_to_is_not_read(folder: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_is_in_the_place_of_a_folder_is_told(folder: Path) -> None:
     folder.parent.mkdir()
     folder.write_text("")
     assert own_folder(make=True) is None
-    (note,) = process_notes.notes()
+    (note,) = process.notes()
     assert note.startswith(f"the cache is not used: {folder}")
 
 

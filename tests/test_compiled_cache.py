@@ -16,7 +16,7 @@ import pytest
 from hloopt.cache_folder import cache_folder
 from hloopt.compiled_cache import CompiledCache
 from hloopt.errors import DeviceError
-from hloopt.process_notes import notes
+from hloopt.process import notes
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ RACER = """
 import sys, time
 from pathlib import Path
 from hloopt.cache_folder import cache_folder
-from hloopt.process_notes import notes
+from hloopt.process import notes
 from hloopt.errors import DeviceError
 from hloopt.compiled_cache import CompiledCache
 

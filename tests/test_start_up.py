@@ -52,7 +52,7 @@ print(json.dumps(found))
 """
 
 # What every command loads, and what none needs to show its help.
-GROUND = {"cli", "display", "errors", "process_notes", "spelling", "visible_text"}
+GROUND = {"cli", "display", "errors", "process", "spelling", "visible_text"}
 UNREAD = ("numpy", "lark", "dataclasses", "difflib", "pathlib", "traceback", "unicodedata")
 
 # Slow to load, and of no use to anybody who only wants to know whether a text is in order, or its result.
@@ -126,7 +126,7 @@ def of_help() -> dict[str, set[str]]:
 def test_check_loads_what_reads_and_verifies() -> None:
     """What explains mistakes is for texts that have some."""
     names = loaded(COMMAND, "check", str(SAMPLE))
-    ground = {*GROUND, "cache_folder", "dataclass", "graphs", "quiet_thread", "source"}
+    ground = {*GROUND, "cache_folder", "dataclass", "graphs", "source"}
     assert rooms(names) == {*ground, "ir", "ops", "reading", "text", "types", "verifier"}
     unwanted = ("hints", "recovery", "logs", "foreign", "printer")
     assert missing(names, [f"hloopt.text.{name}" for name in unwanted])

@@ -18,7 +18,7 @@ from hloopt.cli.options import JSON_WANTED
 from hloopt.cli.streams import prepare_streams
 from hloopt.cli.words import OneOf
 from hloopt.errors import HlooptError, UnsupportedError
-from hloopt.process_notes import notes
+from hloopt.process import notes
 from hloopt.spelling import nearest
 
 __all__ = ["cli", "main"]

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 import click
 
 from hloopt.cli.streams import STATUS
-from hloopt.quiet_thread import AT_WORK, QuietThread
+from hloopt.process import AT_WORK, QuietThread
 from hloopt.source import columns
 from hloopt.visible_text import visible
 

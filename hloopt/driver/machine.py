@@ -25,7 +25,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import DeviceError, HlooptError
 from hloopt.extras import XLA_PYTHON, install_command, jaxlib_python
 from hloopt.numbers import byte_size
-from hloopt.process_notes import notes
+from hloopt.process import notes
 
 __all__ = ["PARTS", "Part", "examine", "versions"]
 

@@ -16,8 +16,8 @@ from hloopt.driver.recompiling import given_modules
 from hloopt.dumps import DumpModule, parse_name, read_bytes, read_dump, stage_maker
 from hloopt.dumps.beside import beside
 from hloopt.errors import UsageError
+from hloopt.findings.kind_tries import SearchProgress
 from hloopt.findings.planning import Planner, check_planned_for, is_planned
-from hloopt.findings.progress import SearchProgress
 from hloopt.fusion.advice import Advice
 from hloopt.fusion.explained_times import explained
 from hloopt.fusion.log_differences import StepPair, log_difference

@@ -20,6 +20,7 @@ from hloopt.findings.finding import (
     RefusedArray,
     Spent,
 )
+from hloopt.findings.kind_tries import SearchProgress
 from hloopt.findings.kinds import KINDS, FindingKind, KindExample, chosen_kinds, kind_examples
 from hloopt.findings.measuring import MEASURING, MeasuredGain, RealRuns
 from hloopt.findings.planning import (
@@ -29,7 +30,6 @@ from hloopt.findings.planning import (
     is_planned,
     pipeline_for,
 )
-from hloopt.findings.progress import SearchProgress
 from hloopt.findings.search import Findings, find
 
 __all__ = [

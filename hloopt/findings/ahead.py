@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import Final, Self, TypeAlias
 
 from hloopt.findings.finding import Finding
-from hloopt.findings.kind_tries import GroupTries, KindGroups, KindTries, try_kind
+from hloopt.findings.kind_tries import GroupTries, KindGroups, KindTries, SearchProgress, try_kind
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.planning import ProgramPlan
-from hloopt.findings.progress import SearchProgress
 from hloopt.findings.trials import Subject, Tried
 from hloopt.prover.processes import ChildProcess, StoppedWork, can_work_beside
 

@@ -22,14 +22,13 @@ from hloopt.findings.finding import (
     ReducedDot,
     RefusedArray,
 )
-from hloopt.findings.kind_tries import KindGroups, KindTries
+from hloopt.findings.kind_tries import KindGroups, KindTries, SearchProgress
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
 from hloopt.findings.measuring import RealRuns, measured_gain
 from hloopt.findings.peak import PeakUse, peak_use
 from hloopt.findings.planning import Planner, check_planned_for, is_planned
 from hloopt.findings.products import reduced_dot
-from hloopt.findings.progress import SearchProgress
 from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import Subject, Tried
 from hloopt.interpret.shards import meshes_of

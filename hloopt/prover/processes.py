@@ -14,7 +14,7 @@ from time import monotonic
 from typing import ClassVar, Final, Generic, Literal, NoReturn, TypeVar
 
 from hloopt.dataclass import dataclass
-from hloopt.quiet_thread import AT_WORK, is_alone
+from hloopt.process import AT_WORK, is_alone
 
 __all__ = [
     "CAN_FORK",

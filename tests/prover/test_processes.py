@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from hloopt.process import AT_WORK, QuietThread, is_alone
 from hloopt.prover.processes import ChildProcess, can_work_beside
-from hloopt.quiet_thread import AT_WORK, QuietThread, is_alone
 
 
 def test_when_a_part_may_be_done_by_another(monkeypatch: pytest.MonkeyPatch) -> None:

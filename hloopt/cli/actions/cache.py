@@ -14,7 +14,7 @@ from hloopt.cache_folder import cache_folder, own_folder
 from hloopt.cli.json_out import write_json
 from hloopt.errors import UsageError
 from hloopt.numbers import byte_size
-from hloopt.process_notes import notes
+from hloopt.process import notes
 from hloopt.report.console import TableColumn, product, records_table
 
 __all__ = ["execute"]
