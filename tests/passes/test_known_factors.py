@@ -63,6 +63,12 @@ def _whoever_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "hides_factors", lambda call: True)
 
 
+@pytest.fixture(autouse=True)
+def _written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that matrices of few rows gain: a Cholesky factor is read along its columns for nothing."""
+    monkeypatch.setattr(import_module("hloopt.linear_algebra.prices"), "_TURNED", 0.0)
+
+
 def taken(given: Module, *, leave: bool = True) -> tuple[bool, PassLog]:
     """Whether the pass changed a module, and its log."""
     log = PassLog(kinds=frozenset({"missed", "passed"}))
@@ -113,6 +119,19 @@ def test_known_matrices_are_factored_for_less(kind: str, target: str, element: s
     scale = 50 * N * np.finfo(a.dtype).eps
     np.testing.assert_allclose(found, wanted[order], atol=scale * abs(wanted).max())
     assert not Pipeline((LinearSystems(reassociate=True, target="host"),)).run(given).changed
+
+
+@pytest.mark.parametrize(("rows", "gains"), [(64, False), (256, False), (768, True)])
+def test_what_it_costs_to_write_the_factors_counts(
+    rows: int, gains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few hundred rows LU itself takes less than a Cholesky factor and its transpose."""
+    monkeypatch.setattr(import_module("hloopt.linear_algebra.prices"), "_TURNED", 3e-9)
+    text = module("definite").to_text().replace(f"{N},{N}", f"{rows},{rows}")
+    assert taken(hloopt.parse(text.replace(f"[{N}]", f"[{rows}]")))[0] is False
+    file = import_module("hloopt.linear_algebra.systems.known_factors")
+    monkeypatch.setattr(file, "hides_factors", lambda call: True)
+    assert taken(hloopt.parse(text.replace(f"[{N}]", f"[{rows}]")))[0] is gains
 
 
 @pytest.mark.usefixtures("_whoever_reads_them")
