@@ -21,7 +21,7 @@ _Names: TypeAlias = "tuple[tuple[str, str], ...] | None"
 _Pair: TypeAlias = tuple[Finding, Tried]
 _Sent: TypeAlias = "tuple[_Pair, _Names]"
 """What the other process sends: kernels by computation and name, since instructions belong to one process."""
-_Row: TypeAlias = "tuple[tuple[int, int], GroupTries, _Sent | None]"
+_Row: TypeAlias = "tuple[tuple[int, int], GroupTries, list[_Sent]]"
 """What became of a group: the numbers of its kind and of itself, and what gained as it is sent."""
 _CLAIM: Final = 2
 """Bytes of a number in the pipe."""
@@ -160,7 +160,7 @@ class TriedBeside:
         if isinstance(others, StoppedWork):
             return {}
         return {
-            place: tries if sent is None else GroupTries(_received(sent, self._subject))
+            place: replace(tries, found=tuple(_received(one, self._subject) for one in sent))
             for place, tries, sent in others
         }
 
@@ -169,8 +169,7 @@ class TriedBeside:
         for claimed in self._claimed():
             kind, group = self._places[claimed]
             tries = self._kinds[kind].tried(group)
-            sent = None if tries.found is None else _sent(tries.found)
-            rows.append(((kind, group), replace(tries, found=None), sent))
+            rows.append(((kind, group), replace(tries, found=()), [*map(_sent, tries.found)]))
         return rows
 
     def _claimed(self) -> Iterator[int]:

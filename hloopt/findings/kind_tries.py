@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 from hloopt.dataclass import dataclass
@@ -77,30 +78,52 @@ class KindTries:
 
 @dataclass(frozen=True)
 class GroupTries:
-    """What became of a group of candidates: what gained, or changes that did not."""
+    """What became of some groups: what gained, changes that did not, and how many groups were left out."""
 
-    found: tuple[Finding, Tried] | None = None
+    found: tuple[tuple[Finding, Tried], ...] = ()
     useless: tuple[GainlessChange, ...] = ()
+    untried: int = 0
 
 
 class KindGroups:
-    """The ``most`` largest groups of candidates of a kind, each with one change for all of them."""
+    """The ``most`` largest groups of candidates of a kind, each with one change for all of them.
+
+    Those of memory are one step: to look for them is to make changes in the plan of the whole module.
+    """
 
     def __init__(self, kind: FindingKind, subject: Subject, most: int) -> None:
         self.kind = kind
         self._subject = subject
-        groups = _grouped(kind.find(subject))
-        groups.sort(key=lambda group: -_weight(group, subject))
-        self._groups = groups[:most]
-        self._untried = len(groups) - len(self._groups)
+        self._most = most
+        self._is_one_step = kind.measure == "memory"
+
+    @cached_property
+    def _all(self) -> list[list[FindingCandidate]]:
+        groups = _grouped(self.kind.find(self._subject))
+        groups.sort(key=lambda group: -_weight(group, self._subject))
+        return groups
+
+    @property
+    def _left_out(self) -> int:
+        return max(0, len(self._all) - self._most)
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return 1 if self._is_one_step else len(self._all) - self._left_out
 
     def tried(self, number: int) -> GroupTries:
-        """Try the changes of a group."""
+        """Try the changes of a group; all of them, where they are one step."""
+        if not self._is_one_step:
+            return self._tried(self._all[number])
+        rows = [self._tried(group) for group in self._all[: self._most]]
+        return GroupTries(
+            tuple(pair for row in rows for pair in row.found),
+            tuple(one for row in rows for one in row.useless),
+            self._left_out,
+        )
+
+    def _tried(self, group: Sequence[FindingCandidate]) -> GroupTries:
         kind, subject = self.kind, self._subject
-        tries = [(subject.tried(way, kind.measure), way) for way in _ways(self._groups[number])]
+        tries = [(subject.tried(way, kind.measure), way) for way in _ways(group)]
         gained = [(made, way) for made, way in tries if isinstance(made, Tried)]
         if not gained:
             return GroupTries(
@@ -113,13 +136,17 @@ class KindGroups:
         best = max(made.gain.saved for made, _ in gained)
         made, way = next(pair for pair in gained if pair[0].gain.saved >= _ENOUGH * best)
         remedies = _remedies(way[0], subject)
-        return GroupTries((_finding(kind, way, made, remedies), made) if remedies else None)
+        return GroupTries(((_finding(kind, way, made, remedies), made),) if remedies else ())
 
     def made(self, tries: Iterable[GroupTries]) -> KindTries:
         """What became of all groups."""
         rows = tuple(tries)
-        found = tuple(row.found for row in rows if row.found is not None)
-        return KindTries(found, tuple(one for row in rows for one in row.useless), self._untried)
+        untried = sum(row.untried for row in rows) if self._is_one_step else self._left_out
+        return KindTries(
+            tuple(pair for row in rows for pair in row.found),
+            tuple(one for row in rows for one in row.useless),
+            untried,
+        )
 
 
 def try_kind(kind: FindingKind, subject: Subject, most: int) -> KindTries:
