@@ -199,7 +199,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "O3": f"rng-expander,{SIMPLIFICATION},{_ALGEBRA},"
     "scatter-to-select,fix(conditional-simplifier,concat-removal,simplify,tuple-simplifier,constant-folding,cse,dce),"
     "while-reduce-sinking,fix(while-loop-simplifier,simplify,cse,dce),"
-    "loop-fusion,attention-recognition,dot-strength-reduction,reduction-splitter{rows=true},row-fusion,product-fusion,"
+    f"loop-fusion,attention-recognition,{_SUMS}{{rows=true}},row-fusion,product-fusion,"
     f"priority-fusion{{bounded_code=true,short_reductions=true}},{_JOINING},loop-along-fusion,"
     "horizontal-input-fusion{cost_model=xla-2026},"
     "horizontal-loop-fusion{instructions=256,cost_model=xla-2026},tuple-simplifier,cse,dce,rename-fusions",

@@ -76,9 +76,12 @@ def product_algorithm(product: Instruction) -> str:
 
 
 def written_algorithm(convolution: Instruction, algorithm: str) -> Verbatim | None:
-    """A backend_config that lets a convolution be multiplied so; None where it is no JSON object."""
+    """A backend_config that allows a convolution to be multiplied by an algorithm.
+
+    None where the config is not a JSON object, or has our entry already: a kernel that was chosen stays.
+    """
     config = read_backend_config(convolution)
-    if config is None:
+    if config is None or KEY in config:
         return None
     return config_text(convolution, {**config, KEY: {"algorithm": algorithm}})
 

@@ -130,9 +130,9 @@ def _aliases(module: Module) -> object:
 def called_in_place(module: Module, given: Sequence[Array]) -> Callable[[], None]:
     """A run of a planned module by ``native`` on one core, with results in the memory of donated arguments.
 
-    All memory is made before it, since the first touch of a page is no part of a kernel; a run reads what
-    the one before it has left in donated arguments.  Raises ``HlooptError`` for what ``native`` does not
-    compile, and for inputs and results in another form than row-major arrays.
+    All memory is allocated before the run, so that it counts the time of its kernels alone.  A run reads what
+    the previous one left in donated arguments.  Raises ``HlooptError`` for what ``native`` does not compile,
+    and for inputs and results in another form than row-major arrays.
     """
     program = compile_module(clone_module(module), "native", NativeOptions(threads=1))
     assert isinstance(program, NativeProgram), "the device is native"

@@ -88,7 +88,7 @@ class Host:
         return self._take("infeed", shape, (_INFEED,))
 
     def receive(self, channel: int, shape: ArrayShape) -> tuple[str, Array]:
-        """The next array over a channel, whose identifier ``channel`` is, as ``infeed``."""
+        """The next array over the channel with this identifier, as ``infeed``."""
         return self._take(f"recv_{channel}", shape, (_RECV, channel & _WORD))
 
     def outfeed(self, array: Array) -> None:
@@ -96,7 +96,7 @@ class Host:
         self._put("outfeed", array)
 
     def send(self, channel: int, array: Array) -> None:
-        """Keep an array that is sent over a channel, whose identifier ``channel`` is."""
+        """Keep an array that is sent over the channel with this identifier."""
         self._put(f"send_{channel}", array)
 
     def bound(self, of: Callable[[Array], Array | None]) -> None:

@@ -194,7 +194,7 @@ def _mapped_calls(value: Any, callees: Mapping[Computation, Computation] | None)
 
 @dataclass
 class _Unseen:
-    """How many objects became old without a look at them since the last collection of all."""
+    """How many objects became old unexamined since everything was examined last."""
 
     count: int = 0
 
@@ -208,8 +208,8 @@ _MOST_UNSEEN: Final = 2_000_000
 def no_collection() -> Iterator[None]:
     """Pause the garbage collector while much is made of which nearly everything stays alive.
 
-    What was made then is old without a look at it: the first of many would take a twentieth of the time that
-    passes do.  Once there is much of it, all is looked at.
+    The collector then counts what was made among the old objects without examining it, which would take a
+    twentieth of the time that passes do.  Once there is much of it, everything is examined.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -226,6 +226,6 @@ def _grow_old() -> None:
     if _UNSEEN.count > _MOST_UNSEEN:
         _UNSEEN.count = 0
         gc.collect()
-    elif not gc.get_freeze_count():  # those of somebody else stay frozen
+    elif not gc.get_freeze_count():  # what the calling program has frozen stays frozen
         gc.freeze()
         gc.unfreeze()

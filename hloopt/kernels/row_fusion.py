@@ -37,7 +37,7 @@ _NAME: Final = "row_fusion"
 _SHORT_GAIN: Final = 0.05
 """Of the time apart what has to be gained where each thread could fold rows by itself."""
 _FEW: Final = 1024
-"""Elements that one block computes again beside whatever reads what is made of them."""
+"""Elements that are cheap to compute again in each kernel that reads them: one block has room for all."""
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,7 @@ ENTRY main {
         (", operand_precision={highest,default}", "tf32", False),
         (', backend_config="seven"', "tf32", False),
         (', backend_config={"mine":1}', "tf32", True),
+        (', backend_config={"hloopt":{"kernel":"convolution-direct"}}', "tf32", False),
     ],
 )
 def test_a_library_may_round_the_factors_of_a_convolution(

@@ -20,7 +20,7 @@ __all__ = ["RULES"]
 
 A, B, INDICES = variables("A B I")
 _MOST: Final = 8
-"""Elementwise ops, one after the other, that a product is looked for behind."""
+"""How many elementwise ops may follow the product, one after the other."""
 
 
 def _reads_fewer_rows(gather: Instruction) -> bool:
