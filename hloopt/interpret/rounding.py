@@ -179,6 +179,15 @@ def _exact_product(a: Array, b: Array, _: Array) -> Array:
     return np.asarray((_short(a) & _short(b)) | is_power(a) | is_power(b))
 
 
+def _exact_quotient(a: Array, b: Array, quotient: Array) -> Array:
+    """Whether a quotient is exact by any route: whole numbers with a whole one, a power of two, or of zero.
+
+    Others that happen to fit their type are rounded where a device multiplies by the reciprocal.
+    """
+    whole = np.logical_and.reduce([x == np.rint(x) for x in np.broadcast_arrays(a, b, quotient)])
+    return np.asarray((quotient * b == a) & (whole | is_power(b) | (a == 0)))
+
+
 def _short(array: Array) -> Array:
     bits = np.asarray(array, order="C").view(np.uint64)
     return np.asarray(bits & np.uint64((1 << 27) - 1) == 0)
@@ -195,7 +204,7 @@ _INVERSES: Final[Mapping[str, Callable[..., Array]]] = op_table(
         "add": lambda a, b, r: a + b == r,
         "subtract": lambda a, b, r: a - b == r,
         "multiply": lambda a, b, r: a * b == r,
-        "divide": lambda a, b, r: r * b == a,
+        "divide": _exact_quotient,
         "sqrt": lambda a, r: r * r == a,
         "convert": lambda a, r: a == r,
     },
@@ -207,7 +216,7 @@ _EXACT_WIDE: Final[Mapping[str, Callable[..., Array]]] = op_table(
         "add": _exact_sum,
         "subtract": lambda a, b, r: _exact_sum(a, -b, r),
         "multiply": _exact_product,
-        "divide": lambda a, b, r: is_power(b) | (a == 0) | (r == np.rint(r)) & (r * b == a),
+        "divide": _exact_quotient,
         "sqrt": lambda a, r: (a == 0) | _short(r),
         "convert": lambda a, r: np.ones(r.shape, np.bool_) if a.dtype.itemsize < 8 else a == r,
     },

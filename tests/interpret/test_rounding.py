@@ -71,6 +71,18 @@ def test_what_is_exact_stays(op: str, kind: str) -> None:
     assert got.tobytes() == want.tobytes()
 
 
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
+def test_a_quotient_that_fits_its_type_by_accident_moves(kind: str) -> None:
+    """A product by the reciprocal, which a device may compute instead, rounds it: of fractions, and to one."""
+    x = np.array([1.125 * 3, 3, 1.5], np.float64).astype(dtype(kind).numpy)
+    y = np.array([1.125, 12, 1.5], np.float64).astype(dtype(kind).numpy)
+    shape = f"{kind}[3]"
+    body = f"x = {shape} parameter(0)\n y = {shape} parameter(1)\n ROOT r = {shape} divide(x, y)"
+    seen = [moved(body, x, y, rounding=rounding) for rounding in range(1, 9)]
+    assert all((want.astype(np.float64) == [3, 0.25, 1]).all() for _, want in seen)
+    assert all(any(got[at] != want[at] for got, want in seen) for at in range(3))
+
+
 def test_equal_values_stay_equal() -> None:
     """Numbers are drawn from the bits of a value: ties stay ties, duplicates duplicates."""
     x = np.repeat(np.float32([0.3, 0.7, -1.3]), 5)
