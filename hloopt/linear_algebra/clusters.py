@@ -161,8 +161,8 @@ class Cluster:
     def _error(self, uses: Sequence[Use | None]) -> str:
         """How far off rounding may put a float, beside the sum of the absolute values of its terms.
 
-        ``n u / (1 - n u)`` for n roundings of relative error u (Higham, Accuracy and Stability of Numerical
-        Algorithms, 3.1).
+        ``n u / (1 - n u)`` for n roundings of relative error u where nothing underflows (Higham, Accuracy and
+        Stability of Numerical Algorithms, 2.1 and 3.1).
         """
         if not self.dtype.is_float:
             return ""
