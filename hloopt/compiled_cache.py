@@ -30,6 +30,10 @@ __all__ = ["CompiledCache"]
 _GIBIBYTE = 1 << 30
 _LITTLE = 1 << 16  # bytes of a disk in which nothing can be compiled
 _IN_USE = 3600.0  # seconds for which an entry, or an unfinished build, is kept
+_AGE = 60.0  # seconds after which a use is noted again
+
+# Entries that this process has read and found whole, as they were then: headers are read at each compilation.
+_whole: dict[Path, tuple[int, int, int]] = {}
 
 
 @dataclass(frozen=True)
@@ -117,8 +121,11 @@ class CompiledCache:
                 state = path.lstat()
                 if not stat.S_ISREG(state.st_mode) or not is_own(state):
                     add_note(f"the cache entry {path} is not used: others can have written it")
-                elif path.name == self._name(key, path):
-                    os.utime(path)
+                elif _whole.get(path) == _version(state) or path.name == self._name(key, path):
+                    if not 0 <= time.time() - state.st_mtime < _AGE:
+                        os.utime(path)
+                        state = path.lstat()
+                    _whole[path] = _version(state)
                     return path
                 path.unlink()
         return None
@@ -144,6 +151,10 @@ class CompiledCache:
             elif total > self.limit_bytes:
                 with suppress(OSError):
                     path.unlink()
+
+
+def _version(state: os.stat_result) -> tuple[int, int, int]:
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _aged(folder: Path) -> Iterator[tuple[float, int, Path]]:

@@ -8,6 +8,7 @@ from hloopt.backends.host_compiler import (
     compile_with,
     find_compiler,
     headers_read_once,
+    link_with,
     machine_flags,
     processor,
 )
@@ -76,7 +77,7 @@ def build_program(text: str, *, is_checked: bool, is_optimized: bool = True) -> 
         inputs = [str(unit), "-x", "none", str(runtime)]
         given = [*flags, f"-I{INCLUDE}", "-x", "c++", *inputs, "-o", str(path)]
         with headers_read_once(compiler, flags, INCLUDE / "emulator.h", (INCLUDE,), path.parent):
-            compile_with(compiler, given)
+            link_with(compiler, given)
 
     runtime = CompiledCache("emulator", ".o").get_or_build(
         ["runtime", *compiler.command, compiler.version, *runtime_flags, processor(), *headers],

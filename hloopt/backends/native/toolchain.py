@@ -14,6 +14,7 @@ from hloopt.backends.host_compiler import (
     compile_with,
     find_compiler,
     headers_read_once,
+    link_with,
     machine_flags,
     processor,
 )
@@ -119,10 +120,10 @@ def _compile(compiler: HostCompiler, flags: tuple[str, ...], text: str, path: Pa
         source = path.with_name("unit_0.cpp")
         source.write_text(text, encoding="utf-8")
         given = [*flags, *INCLUDED, "-shared", str(source), "-o", str(path)]
-        compile_with(compiler, given)
+        link_with(compiler, given)
         return
     objects = [str(one) for one in compile_units(compiler, flags, text, path.parent)]
-    compile_with(compiler, [*flags, "-shared", *objects, "-o", str(path)])
+    link_with(compiler, [*flags, "-shared", *objects, "-o", str(path)])
 
 
 def compile_units(

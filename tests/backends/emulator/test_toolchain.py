@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hloopt.backends import host_compiler
 from hloopt.backends.emulator import check_emulator, toolchain
-from hloopt.backends.host_compiler import HostCompiler, compile_with, find_compiler
+from hloopt.backends.host_compiler import HostCompiler, compile_with, find_compiler, link_with
 from hloopt.errors import DeviceError
 
 SOURCE = "__global__ void k(int* out) { out[threadIdx.x] = 1 + threadIdx.x; }\n"
@@ -74,17 +75,46 @@ def test_compiler_with_options(
     assert find_compiler("the emulator").version == found.version
 
 
+@pytest.mark.parametrize(
+    ("there", "flags"),
+    [((), []), (("ld.lld",), ["-fuse-ld=lld"]), (("ld.lld", "ld.gold"), ["-fuse-ld=gold"])],
+)
+def test_the_quickest_linker_that_is_there(
+    there: Sequence[str], flags: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A linker that is not there is not named: the compiler would refuse it."""
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/given\n')
+    for path in (compiler, *(tmp_path / name for name in there)):
+        path.touch()
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    host_compiler.quick_linker.cache_clear()
+    try:
+        link_with(HostCompiler((str(compiler),), ""), ["-o", str(compiler)])
+    finally:
+        host_compiler.quick_linker.cache_clear()
+    given = (tmp_path / "given").read_text().split()
+    assert given == [*flags, "-o", str(compiler)]
+
+
 def test_cache(bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A program is compiled once for each mode; a damaged executable is compiled again."""
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path))
     calls: list[list[str]] = []
-    compile_ = toolchain.compile_with
 
-    def counted(compiler: Any, arguments: list[str]) -> None:
-        calls.append(arguments)
-        compile_(compiler, arguments)
+    def count(name: str) -> None:
+        call = getattr(toolchain, name)
 
-    monkeypatch.setattr(toolchain, "compile_with", counted)
+        def counted(compiler: Any, arguments: list[str]) -> None:
+            calls.append(arguments)
+            call(compiler, arguments)
+
+        monkeypatch.setattr(toolchain, name, counted)
+
+    count("compile_with")
+    count("link_with")
 
     def run(mode: str) -> list[int]:
         made = bench(SOURCE, mode=mode)

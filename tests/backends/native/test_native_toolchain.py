@@ -92,13 +92,13 @@ def test_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[st
     """A program is compiled once, kept by content, and compiled again for another compiler."""
     monkeypatch.setenv("HLOOPT_CACHE_DIR", str(tmp_path))
     calls: list[list[str]] = []
-    compile_ = toolchain.compile_with
+    compile_ = toolchain.link_with
 
     def counted(compiler: HostCompiler, arguments: list[str]) -> None:
         calls.append(arguments)
         compile_(compiler, arguments)
 
-    monkeypatch.setattr(toolchain, "compile_with", counted)
+    monkeypatch.setattr(toolchain, "link_with", counted)
     text = 'extern "C" int hloopt_run(char* const*, void*) { return 0; }\n'
     first = toolchain.build_library(text)
     assert toolchain.build_library(text) == first

@@ -207,6 +207,8 @@ struct Term {
   int exponent;  // of what is not normalised: as the operands' exponents say
 };
 
+inline Term operator*(Term a, Term b) { return {a.value * b.value, a.exponent + b.exponent}; }
+
 inline float add_terms(const Term* terms, int count, float total) {
   constexpr int kKept = 24;
   double plain = (double)total;
@@ -219,31 +221,32 @@ inline float add_terms(const Term* terms, int count, float total) {
   }
   if (!is_finite) return plain == plain ? (float)plain : __uint_as_float(0x7fffffffu);
   if (largest == -100000) return 0.0f;
-  int64_t sum = (int64_t)ldexp((double)total, kKept - largest);
-  for (int i = 0; i < count; i++) sum += (int64_t)ldexp(terms[i].value, kKept - largest);
+  const double scale = ldexp(1.0, kKept - largest);  // a normal number for every such exponent
+  int64_t sum = (int64_t)((double)total * scale);
+  for (int i = 0; i < count; i++) sum += (int64_t)(terms[i].value * scale);
   const double exact = ldexp((double)sum, largest - kKept);
   const float rounded = (float)exact;
   return std::isfinite(rounded) && fabs((double)rounded) > fabs(exact) ? nextafterf(rounded, 0.0f) : rounded;
 }
 
-inline int exponent_of(double value, int least) {
-  if (value == 0 || !std::isfinite(value)) return least;
+inline Term with_exponent(double value, int least) {
+  if (value == 0 || !std::isfinite(value)) return {value, least};
   const int found = ilogb(value);
-  return found < least ? least : found;
+  return {value, found < least ? least : found};
 }
 
 template <int Fraction, int Least>
 struct HalfElements {
   using Register = unsigned;
   using Sum = float;
-  static constexpr int kEach = 2, kLeast = Least;
-  static double get(unsigned word, int at) {
+  static constexpr int kEach = 2;
+  static Term get(unsigned word, int at) {
     const unsigned bits = word >> (16 * at) & 0xffffu, sign = bits >> 15;
     const int high = (int)((bits & 0x7fffu) >> Fraction), most = (1 << (15 - Fraction)) - 1;
     const double low = (double)(bits & ((1u << Fraction) - 1));
     double size = ldexp(low + (high ? 1 << Fraction : 0), Least - Fraction + (high ? high - 1 : 0));
     if (high == most) size = low != 0 ? NAN : INFINITY;
-    return sign ? -size : size;
+    return with_exponent(sign ? -size : size, Least);
   }
 };
 using F16Elements = HalfElements<10, -14>;
@@ -251,8 +254,10 @@ using Bf16Elements = HalfElements<7, -126>;
 struct Tf32Elements {  // the lower 13 bits are ignored
   using Register = unsigned;
   using Sum = float;
-  static constexpr int kEach = 1, kLeast = -126;
-  static double get(unsigned word, int) { return (double)__uint_as_float(word & 0xffffe000u); }
+  static constexpr int kEach = 1;
+  static Term get(unsigned word, int) {
+    return with_exponent((double)__uint_as_float(word & 0xffffe000u), -126);
+  }
 };
 struct S8Elements {
   using Register = unsigned;
@@ -281,38 +286,41 @@ struct MatrixStep {
 
   // Lane 4 g + t: rows g and g + 8 of the left operand and column g of the right one, elements from E t on of
   // every 4 E along the contracted axis; of the sums the same rows, columns 2 t and 2 t + 1.
-  static auto left(WarpTask* const* tasks, int row, int k) {
+  using Factor = decltype(E::get(Register(), 0));
+  static Factor left(WarpTask* const* tasks, int row, int k) {
     const int number = k / (4 * E::kEach) * (M / 8) + (row >> 3), lane = (row & 7) * 4 + k / E::kEach % 4;
     return E::get(((Lane*)tasks[lane])->left[number], k % E::kEach);
   }
-  static auto right(WarpTask* const* tasks, int k, int column) {
+  static Factor right(WarpTask* const* tasks, int k, int column) {
     const int number = k / (4 * E::kEach), lane = column * 4 + k / E::kEach % 4;
     return E::get(((Lane*)tasks[lane])->right[number], k % E::kEach);
   }
-  static Sum sum(WarpTask* const* tasks, int row, int column, Sum total) {
+  static Sum sum(const Factor* row, const Factor* column, Sum total) {
     if constexpr (sizeof(Sum) == 8) {
-      for (int k = 0; k < K; k++) total = fma(left(tasks, row, k), right(tasks, k, column), total);
+      for (int k = 0; k < K; k++) total = fma(row[k], column[k], total);
     } else if constexpr (E::kEach == 4) {
       unsigned wrapped = (unsigned)total;
-      for (int k = 0; k < K; k++) wrapped += (unsigned)(left(tasks, row, k) * right(tasks, k, column));
+      for (int k = 0; k < K; k++) wrapped += (unsigned)(row[k] * column[k]);
       total = (int)wrapped;
     } else {
       for (int first = 0; first < K; first += AtOnce) {
         Term terms[AtOnce];
-        for (int i = 0; i < AtOnce; i++) {
-          const double a = left(tasks, row, first + i), b = right(tasks, first + i, column);
-          terms[i] = {a * b, exponent_of(a, E::kLeast) + exponent_of(b, E::kLeast)};
-        }
+        for (int i = 0; i < AtOnce; i++) terms[i] = row[first + i] * column[first + i];
         total = add_terms(terms, AtOnce, total);
       }
     }
     return total;
   }
   static void run(WarpTask* const* tasks) {
+    Factor rows[M][K], columns[8][K];
+    for (int k = 0; k < K; k++) {
+      for (int row = 0; row < M; row++) rows[row][k] = left(tasks, row, k);
+      for (int column = 0; column < 8; column++) columns[column][k] = right(tasks, k, column);
+    }
     for (int lane = 0; lane < kWarpSize; lane++)
       for (int i = 0; i < kSums; i++) {
         Sum& own = ((Lane*)tasks[lane])->sums[i];
-        own = sum(tasks, lane / 4 + 8 * (i / 2), lane % 4 * 2 + i % 2, own);
+        own = sum(rows[lane / 4 + 8 * (i / 2)], columns[lane % 4 * 2 + i % 2], own);
       }
   }
 };
@@ -322,6 +330,15 @@ using m16n8k8_f16 = MatrixStep<F16Elements, 16, 8, 8>;
 using m16n8k8_tf32 = MatrixStep<Tf32Elements, 16, 8, 4>;
 using m16n8k32_s8 = MatrixStep<S8Elements, 16, 32, 32>;
 using m8n8k4_f64 = MatrixStep<F64Elements, 8, 4, 1>;
+
+#define HLOOPT_MATRIX_STEPS(WORD) \
+  WORD MatrixStep<F16Elements, 16, 16, 8>; \
+  WORD MatrixStep<Bf16Elements, 16, 16, 8>; \
+  WORD MatrixStep<F16Elements, 16, 8, 8>; \
+  WORD MatrixStep<Tf32Elements, 16, 8, 4>; \
+  WORD MatrixStep<S8Elements, 16, 32, 32>; \
+  WORD MatrixStep<F64Elements, 8, 4, 1>;
+HLOOPT_MATRIX_STEPS(extern template struct)  // in runtime.cpp, which is compiled once and to be fast
 
 // Registers of the sums, of the left operand, of the right one.
 template <class Step, class... R>

@@ -1,7 +1,11 @@
 // The process a program runs in: memory it shares with its parent, launches, and an account of what went wrong.
 #include "launches.h"
 
+#include "matrices.h"
+
 namespace hloopt {
+
+HLOOPT_MATRIX_STEPS(template struct)
 
 __thread Worker* worker;
 Control* control;
