@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 import hloopt.dataclass
-from tests.helpers.package_trees import PACKAGE, files, tree
+from tests.helpers.package_trees import PACKAGE, files, statements, tree
 
 Decorator = Callable[..., Any]
 WAYS = [dataclasses.dataclass, hloopt.dataclass.dataclass]
@@ -240,6 +240,6 @@ def test_no_module_uses_the_standard_one() -> None:
     for path in files():
         if path == PACKAGE / "dataclass.py":
             continue
-        for node in ast.walk(tree(path)):
+        for node in statements(tree(path)):
             if isinstance(node, ast.ImportFrom) and node.module == "dataclasses":
                 assert "dataclass" not in {alias.name for alias in node.names}, path

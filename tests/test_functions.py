@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.helpers.package_trees import PACKAGE, files, tree
+from tests.helpers.package_trees import PACKAGE, files, statements, tree
 
 LONGEST = 60
 """Lines of a function, its docstring among them, its decorators not."""
@@ -17,7 +17,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def functions(tree: ast.AST) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+    return (node for node in statements(tree) if isinstance(node, Function))
 
 
 def too_long(tree: ast.AST) -> list[str]:
@@ -34,7 +34,7 @@ def inner_imports(tree: ast.AST) -> set[int]:
     return {
         node.lineno
         for function in functions(tree)
-        for node in ast.walk(function)
+        for node in statements(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hloopt.cli.main import COMMANDS
-from tests.helpers.package_trees import PACKAGE, files, tree
+from tests.helpers.package_trees import PACKAGE, files, statements, tree
 
 TWICE: dict[str, str] = {
     "Array": "memory of a kernel; values in the host's memory",
@@ -65,7 +65,7 @@ def exported(node: ast.stmt) -> list[str] | None:
 def code_lines(text: str, module: ast.Module, enough: int = sys.maxsize) -> int:
     """Lines that are neither blank nor comments nor docstrings; they are not counted past ``enough``."""
     silent: set[int] = set()
-    for node in ast.walk(module):
+    for node in (module, *statements(module)):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             silent.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     lines: set[int] = set()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import gc
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import hloopt
 
-__all__ = ["PACKAGE", "files", "tree"]
+__all__ = ["PACKAGE", "files", "statements", "tree"]
 
 PACKAGE = Path(hloopt.__file__).parent
 
@@ -29,5 +30,20 @@ def tree(path: Path) -> ast.Module:
     try:
         return ast.parse(path.read_text())
     finally:
+        gc.freeze()
         if collecting:
             gc.enable()
+
+
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """All statements within a module or a statement, at any depth; expressions, most of a tree, are not visited."""
+    pending = [node]
+    while pending:
+        for field in pending.pop().__dict__.values():
+            if isinstance(field, list):
+                found = [one for one in field if isinstance(one, _WITH_STATEMENTS)]
+                yield from (one for one in found if isinstance(one, ast.stmt))
+                pending += found
+
+
+_WITH_STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
