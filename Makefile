@@ -31,6 +31,8 @@ install: $(VENV)/.installed  ## make .venv and install hloopt into it
 demo: $(VENV)/.installed  ## optimise, run and verify a real JAX dump
 	$(BIN)/hloopt run $(SAMPLE).hlo --inputs $(SAMPLE).npz --expect $(SAMPLE).npz -O2 --repeat 20
 
+# Each process of the suite has one core, and threads of BLAS spin while they wait.
+test: export OPENBLAS_NUM_THREADS ?= 1
 test: $(VENV)/.installed-dev  ## the suite: units, samples, a slice of the corpus where there is one
 	$(PYTEST) -n $(JOBS) -q
 

@@ -7,11 +7,16 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+
+from hloopt.backends.emulator import device, toolchain
+from hloopt.runtime import timing
 
 # Hypothesis would read every module of the package for constants to draw: 13 s in each process, and examples
 # that change with any number in the code.  Versions that do not have the function read none.
@@ -25,6 +30,9 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# By default Python looks for garbage after every 700 objects: a tenth of the time of all tests.
+gc.set_threshold(50_000, 50, 100)
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,19 +56,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _old_objects_rest() -> None:
-    """What modules before this one left is looked at no more: `run` collects garbage before each call it times.
+    """What modules before this one left is looked at no more.
 
-    Tests, examples and caches of a whole run are millions of objects, and a collection of them took seconds.
+    Tests, examples and caches of a whole run are millions of objects, and a collection of them takes seconds.
     """
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _frozen_objects_are_not_counted() -> Iterator[None]:
-    """`run` asks before it times whether objects are frozen, and Python counts some millions one by one."""
+def _no_garbage_is_looked_for() -> Iterator[None]:
+    """`run` collects garbage before each call it times, a third of the time of small programs.
+
+    It and others ask first whether objects are frozen, and Python counts some millions one by one.
+    """
+    words = ("disable", "enable", "freeze", "isenabled", "unfreeze")
+    resting = SimpleNamespace(
+        collect=lambda: 0, get_freeze_count=lambda: 1, **{word: getattr(gc, word) for word in words}
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "get_freeze_count", lambda: 1)
+        patch.setattr(timing, "gc", resting)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _emulated_programs_are_compiled_quickly() -> Iterator[None]:
+    """Most tests run a program of the emulator once, which takes less time than optimising it.
+
+    The slow tests and those of the emulator itself have it optimised.
+    """
+
+    def build(text: str, **options: Any) -> Path:
+        return toolchain.build_program(text, **{**options, "is_optimized": False})
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get("HLOOPT_SLOW"):
+            patch.setattr(device, "build_program", build)
         yield
 
 

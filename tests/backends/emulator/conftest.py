@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloopt.backends.emulator import EmulatorDevice, check_emulator
+from hloopt.backends.emulator import EmulatorDevice, check_emulator, device, toolchain
 from hloopt.errors import DeviceError
 from hloopt.kernels.spec import ArgumentRole
 from hloopt.runtime.device import Pointer, PointerArgument
@@ -61,6 +61,14 @@ def compiler() -> None:
         check_emulator()
     except DeviceError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _programs_are_optimised(_emulated_programs_are_compiled_quickly: None) -> Iterator[None]:
+    """As users have them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "build_program", toolchain.build_program)
+        yield
 
 
 @pytest.fixture
