@@ -17,6 +17,7 @@ from hypothesis.internal.conjecture import providers
 
 from hloopt.backends.emulator import device, toolchain
 from hloopt.runtime import timing
+from tests.helpers.command_server import commands
 
 # Hypothesis would read every module of the package for constants to draw: 13 s in each process, and examples
 # that change with any number in the code.  Versions that do not have the function read none.
@@ -124,3 +125,10 @@ def root() -> Path:
 def samples(root: Path) -> Path:
     """The folder of sample programs."""
     return root / "samples"
+
+
+@pytest.fixture(scope="session")
+def programs() -> Iterator[Path]:
+    """A folder with an ``hloopt`` that starts at once."""
+    with commands() as folder:
+        yield folder

@@ -6,13 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.documentation import recording
-from tests.helpers.command_server import commands as served_commands
 
 ROOT = Path(__file__).resolve().parent.parent
 _FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
@@ -74,13 +72,6 @@ TUTORIALS = [page for page in PAGES if page.startswith("docs/tutorials/")]
 def _codes(command: str) -> tuple[int, ...]:
     """The exit codes of success: ``diff`` tells by its own that modules differ."""
     return (0, 1) if re.search(r"hloopt diff [^|]*(\| (head|tail|grep) [^|]+)?$", command) else (0,)
-
-
-@pytest.fixture(scope="session")
-def programs() -> Iterator[Path]:
-    """A folder with an ``hloopt`` that starts at once."""
-    with served_commands() as folder:
-        yield folder
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ SERVER = """
 import fcntl, json, os, pty, struct, sys, termios
 from click.testing import CliRunner
 from hloopt.cli import main
+from tests.helpers.command_server import end_at_once
 for words in (["kernels"], ["run"], ["stats", "--target", "h200"], ["explain"], ["defuse"], ["hash"]):
     CliRunner().invoke(main.cli, [*words, "samples/gather.hlo"])
 for line in sys.stdin:
@@ -51,7 +52,7 @@ for line in sys.stdin:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
         sys.argv = ["hloopt", *words]
-        main.main()
+        end_at_once(main.main)
     sent = b""
     while True:
         try:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.command_server import commands
 from tests.newcomer.tasks import Task, problem, tasks
 
 TASKS = tasks()
 QUICK = [task for task in TASKS if task.type.startswith(("hloopt why --", "hloopt help", "hloopt hash", "hloopt diff", "head", "hloopt ls", "hloopt explain ranker", "hloopt optimize", "hloopt bisect"))]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def programs() -> Iterator[Path]:
-    with commands() as folder:
-        yield folder
 
 
 def test_there_are_forty_and_none_twice() -> None:
