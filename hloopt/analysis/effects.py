@@ -10,6 +10,7 @@ from hloopt.ir.walk import (
     called_computations,
     callees,
     callees_first,
+    of_opcode,
     open_computations,
     remembered,
 )
@@ -80,8 +81,8 @@ def visit_loops(module: Module, visit: Callable[[Instruction, Effects], bool]) -
     """
     effects, changed = Effects(module), False
     for computation in open_computations(module, callees_first(module)):
-        for loop in list(computation) if computation.module is not None else ():
-            if loop.opcode == "while" and loop.computation is computation:
+        for loop in of_opcode(computation, "while") if computation.module is not None else ():
+            if loop.computation is computation:
                 computations = len(module.computations)
                 changed |= visit(loop, effects)
                 if len(module.computations) > computations:

@@ -121,15 +121,18 @@ class Needed:
 
     def _call(self, instruction: Instruction) -> None:
         """What an instruction needs of its operands, and the results of what it calls."""
-        called = list(called_computations(instruction))
+        called = called_computations(instruction)
+        if not called:
+            for operand in instruction.operands:
+                self._mark(operand)
+            return
         for computation in called:
             self._mark(computation.root)
         for number, operand in enumerate(instruction.operands):
             if instruction.opcode == "conditional" and number:
                 self._argument(called[number - 1], operand)
             elif (
-                not called
-                or called[0] not in self.parameters
+                called[0] not in self.parameters
                 or called[0].parameters[number] in self.instructions
             ):
                 self._mark(operand)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -23,7 +23,9 @@ __all__ = [
     "custom_call_targets",
     "exchanges",
     "execution_order",
+    "has_opcode",
     "has_side_effect",
+    "of_opcode",
     "open_computations",
     "post_order",
     "region_computations",
@@ -98,6 +100,28 @@ def remembered(computation: Computation, find: Callable[[Computation], T]) -> T:
         known[find] = find(computation)
     found: T = known[find]
     return found
+
+
+def of_opcode(computation: Computation, opcode: str) -> Sequence[Instruction]:
+    """The instructions of an opcode as they are now, in their order."""
+    return remembered(computation, _by_opcode).get(opcode, ())
+
+
+def _by_opcode(computation: Computation) -> dict[str, list[Instruction]]:
+    found: dict[str, list[Instruction]] = {}
+    for instruction in computation:
+        opcode = instruction.opcode
+        if opcode in found:
+            found[opcode].append(instruction)
+        else:
+            found[opcode] = [instruction]
+    return found
+
+
+def has_opcode(computation: Computation, opcodes: Collection[str]) -> bool:
+    """Whether a computation has an instruction of one of these opcodes."""
+    known = remembered(computation, _by_opcode)
+    return any(opcode in known for opcode in opcodes)
 
 
 def has_side_effect(instruction: Instruction) -> bool:
@@ -198,7 +222,7 @@ def top_level_computations(module: Module) -> list[Computation]:
     while pending:
         computation = pending.pop()
         order.append(computation)
-        for instruction in computation:
+        for instruction in computation if has_opcode(computation, CONTROL_FLOW) else ():
             if instruction.opcode in CONTROL_FLOW:
                 for called in called_computations(instruction):
                     if called not in seen:

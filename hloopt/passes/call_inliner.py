@@ -9,7 +9,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.signatures import own_fusion_bodies
-from hloopt.ir.walk import callees_first, open_computations
+from hloopt.ir.walk import callees_first, has_opcode, open_computations
 from hloopt.rewrite import Pass, PassLog, same_layout
 from hloopt.rewrite.naming import op_name_of
 from hloopt.types import ArrayShape, FrontendAttributes, Metadata, Shape
@@ -76,7 +76,7 @@ ENTRY main {
         room = _Room(module)
         changed = False
         for computation in open_computations(module, callees_first(module)):
-            for instruction in computation:
+            for instruction in computation if has_opcode(computation, ("call",)) else ():
                 if not log.allows():
                     return changed
                 if instruction.opcode != "call":

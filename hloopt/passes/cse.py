@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import field, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from hloopt.analysis.effects import Effects
 from hloopt.dataclass import dataclass
 from hloopt.ir import Computation, Instruction, Module, build, edit
 from hloopt.ir.walk import callees_first
+from hloopt.ops import OPS
 from hloopt.ops.traits import FOLDING, LIBRARY, MIRRORED, NOT_MERGEABLE
 from hloopt.rewrite import Pass, PassLog
 from hloopt.rewrite.source_lines import merge_lines
@@ -61,11 +62,11 @@ ENTRY main {
         for computation in order:
             merger.merge(computation)
         if self.computations:
-            merger.changed |= _share(order, merger.numbers, log)
+            merger.changed |= _share(order, merger.number_of, log)
         return merger.changed
 
 
-def _share(order: list[Computation], numbers: dict[Computation, int], log: PassLog) -> bool:
+def _share(order: list[Computation], number_of: Callable[[Computation], int], log: PassLog) -> bool:
     """Let callers of equal computations call the first of them."""
     first: dict[Hashable, Computation] = {}
     changed = False
@@ -74,7 +75,7 @@ def _share(order: list[Computation], numbers: dict[Computation, int], log: PassL
             continue
         if any(inner.opcode == "rng-get-and-update-state" for inner in computation):
             continue
-        key = (numbers[computation], computation.execution_thread)
+        key = (number_of(computation), computation.execution_thread)
         kept = first.setdefault(key, computation)
         if kept is computation or not log.allows():
             continue
@@ -127,6 +128,26 @@ def _is_plain(shape: ArrayShape) -> bool:
     return shape.layout is None or not shape.layout.suffix
 
 
+_ASSOCIATIVE: Final = frozenset(name for name, row in OPS.items() if row.associative)
+
+
+def _is_regrouped(instruction: Instruction) -> bool:
+    """Whether chains of it are compared term by term: integers, which no order of a sum rounds."""
+    if instruction.opcode not in _ASSOCIATIVE:
+        return False
+    shape = instruction.shape
+    return isinstance(shape, ArrayShape) and (shape.dtype.is_integer or shape.dtype.is_pred)
+
+
+@dataclass
+class _Table:
+    """What a computation had so far: positions, the first instruction of each number, and ``_Bare``."""
+
+    position: dict[Instruction, int] = field(default_factory=dict)
+    seen: dict[int, Instruction] = field(default_factory=dict)
+    bare: _Bare = field(default_factory=_Bare)
+
+
 _Key: TypeAlias = tuple[str, int, Hashable, Hashable]
 """Opcode, number of the shape, operands, attributes."""
 
@@ -151,33 +172,69 @@ class _Merger:
     terms: dict[Instruction, tuple[int, ...]] = field(default_factory=dict)
 
     def merge(self, computation: Computation) -> None:
-        seen: dict[int, Instruction] = {}
-        bare = _Bare()
-        rows: list[Hashable] = []
-        position: dict[Instruction, int] = {}
-        keys = self.keys
-        for instruction in computation:
-            key = self.key(instruction, position)
-            number = keys.setdefault(key, len(keys))
-            if self.may_merge(instruction) and self.log.allows():
-                first = seen.setdefault(number, instruction)
-                if first is not instruction:
-                    self.log.hit("merge equal instructions", instruction, f"equal to {first.name}")
-                    merge_lines(first, (instruction,))
-                    edit.replace_uses(instruction, first)
-                    edit.remove(instruction)
-                    self.changed = True
+        """Merge equal instructions of a computation whose callees are done.
+
+        Most are alone with their opcode and operands: the rest of a key is looked at where two have the same.
+        """
+        table = _Table()
+        alone: dict[Hashable, Instruction | None] = {}
+        number = table.bare.number
+        for position, instruction in enumerate(computation):
+            table.position[instruction] = position
+            number[instruction] = table.bare.of(instruction, position)
+            if instruction.opcode in NOT_MERGEABLE:
+                continue
+            if not _is_regrouped(instruction):
+                read = [number[operand] for operand in instruction.operands]
+                if len(read) == 2:
+                    read.sort()
+                known = (instruction.opcode, *read)
+                first = alone.setdefault(known, instruction)
+                if first is instruction:
                     continue
-                if other := self.in_other_layout(instruction, key, bare):
-                    instruction = seen[number] = self.copied(instruction, other)
-                    key = self.key(instruction, position)
-                    number = keys.setdefault(key, len(keys))
+                if first is not None:
+                    alone[known] = None
+                    self.visit(first, table)
+            self.visit(instruction, table)
+
+    def visit(self, instruction: Instruction, table: _Table) -> None:
+        """Merge an instruction with an equal one before it, or have it in the table."""
+        key = self.key(instruction, table.position)
+        if not (self.may_merge(instruction) and self.log.allows()):
+            return
+        number = self.number(key)
+        first = table.seen.setdefault(number, instruction)
+        if first is not instruction:
+            self.log.hit("merge equal instructions", instruction, f"equal to {first.name}")
+            merge_lines(first, (instruction,))
+            edit.replace_uses(instruction, first)
+            edit.remove(instruction)
+            self.changed = True
+        elif other := self.in_other_layout(instruction, key, table.bare):
+            position = table.position[instruction]
+            copy = table.seen[number] = self.copied(instruction, other)
+            table.position[copy] = position
+            table.bare.number[copy] = table.bare.of(copy, position)
+
+    def number(self, key: _Key) -> int:
+        return self.keys.setdefault(key, len(self.keys))
+
+    def number_of(self, computation: Computation) -> int:
+        """Equal for computations of the same structure; found when one that calls it is compared."""
+        known = self.numbers.get(computation)
+        if known is not None:
+            return known
+        position: dict[Instruction, int] = {}
+        rows: list[Hashable] = []
+        for instruction in computation:
+            number = self.number(self.key(instruction, position))
             position[instruction] = len(rows)
-            bare.number[instruction] = bare.of(instruction, len(rows))
             before = instruction.control_predecessors
-            rows.append((number, tuple(position[e] for e in before)) if before else number)
+            rows.append((number, tuple(position[one] for one in before)) if before else number)
         structure = (tuple(rows), position[computation.root])
-        self.numbers[computation] = self.structures.setdefault(structure, len(self.structures))
+        known = self.structures.setdefault(structure, len(self.structures))
+        self.numbers[computation] = known
+        return known
 
     def in_other_layout(
         self, instruction: Instruction, key: _Key, bare: _Bare
@@ -251,17 +308,14 @@ class _Merger:
 
     def sorted_terms(self, instruction: Instruction, left: int, right: int) -> Hashable:
         """The operands in one order; those of a chain of integer ops of one kind all together."""
-        shape = instruction.shape
-        if (
-            not instruction.op.associative
-            or not isinstance(shape, ArrayShape)
-            or not (shape.dtype.is_integer or shape.dtype.is_pred)
-        ):
+        if not _is_regrouped(instruction):
             return (min(left, right), max(left, right))
         terms: list[int] = []
         for operand, number in zip(instruction.operands, (left, right), strict=True):
             inner = self.terms.get(operand) if operand.opcode == instruction.opcode else None
-            terms += inner if inner is not None and operand.shape == shape else (number,)
+            terms += (
+                inner if inner is not None and operand.shape == instruction.shape else (number,)
+            )
         if len(terms) > _MOST_TERMS:
             terms = [left, right]
         self.terms[instruction] = tuple(sorted(terms))
@@ -282,9 +336,9 @@ class _Merger:
 
     def value(self, value: Any) -> Hashable:
         if isinstance(value, Computation):
-            return ("computation", self.numbers[value])
+            return ("computation", self.number_of(value))
         if isinstance(value, tuple) and value and isinstance(value[0], Computation):
-            return ("computations", *(self.numbers[entry] for entry in value))
+            return ("computations", *map(self.number_of, value))
         if isinstance(value, Literal):
             return value.key
         hashable: Hashable = value

@@ -18,12 +18,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
 from hloopt.ops import OPS
-from hloopt.types import Array, Literal
+from hloopt.types import Literal
 
 __all__ = [
     "Bindings",
@@ -156,7 +154,7 @@ def splat(value: float | None = None, name: str = "") -> Pattern:
         literal = splat_literal(instruction)
         if literal is None or literal.array is None:
             return False
-        return value is None or _equals(literal.array, value)
+        return value is None or literal.number == value
 
     return Pattern(_SPLATS, name=name, tests=(test,), number=value)
 
@@ -170,12 +168,6 @@ def splat_literal(instruction: Instruction) -> Literal | None:
         instruction = instruction.operands[0]
     literal = instruction.literal
     return literal if literal is not None and literal.is_scalar else None
-
-
-def _equals(array: Array, value: float) -> bool:
-    if array.dtype == np.bool_:
-        return bool(array) is bool(value) and value in (0, 1)
-    return complex(array) == value if array.dtype.kind == "c" else float(array) == value
 
 
 def _has_value(instruction: Instruction) -> bool:

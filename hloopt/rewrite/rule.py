@@ -140,6 +140,7 @@ class Rule:
     rewrite         a pattern to build (variables stand for what they matched), or a function that
                     returns the replacement, or None where the rule does not apply after all
     when            a condition on the whole match; either may ``return match.refuse("why")``
+    among           opcodes of which some operand has one, where the pattern leaves open which
     fast_math       only with the pass option of that name: results may change by more than rounding
     floats_are_real only with that option, which allows more: infinities and NaN may become numbers
     """
@@ -150,6 +151,7 @@ class Rule:
     when: Callable[[Match], bool | None] | None = None
     fast_math: bool = False
     floats_are_real: bool = False
+    among: frozenset[str] = frozenset()
 
     def apply(self, match: Match) -> Instruction | None:
         """The replacement for the root of a match, or None."""
@@ -168,6 +170,8 @@ class Rule:
         """A quick look at the operands' opcodes: False means that the pattern cannot match."""
         wanted = self.operand_opcodes
         operands = instruction.operands
+        if self.among and self.among.isdisjoint([operand.opcode for operand in operands]):
+            return False
         if not wanted:
             return True
         if len(wanted) != len(operands):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from hloopt.ir import Instruction, Module, edit
-from hloopt.ir.walk import open_computations
+from hloopt.ir.walk import of_opcode, open_computations
 from hloopt.rewrite import Maker, Pass, PassLog, same_layout
 from hloopt.types import ArrayShape, Dims, descending
 
@@ -29,8 +29,8 @@ def is_replaceable(instruction: Instruction) -> bool:
 def sites(module: Module, opcode: str) -> Iterator[Instruction]:
     """The instructions of an opcode that a pass may replace, outside of fusions and asynchronous calls."""
     for computation in open_computations(module):
-        for instruction in list(computation):
-            if instruction.opcode == opcode and is_replaceable(instruction):
+        for instruction in of_opcode(computation, opcode):
+            if is_replaceable(instruction):
                 yield instruction
 
 

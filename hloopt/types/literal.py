@@ -91,6 +91,17 @@ class Literal:
         return self.array is not None and self.array.ndim == 0
 
     @cached_property
+    def number(self) -> complex:
+        """The value of a rank-0 array of numbers or truth values, 1 for true.
+
+        Raises ``TypeError`` for any other literal.
+        """
+        if self.array is None or self.array.ndim:
+            raise TypeError(f"a literal of {self.shape} is not one number")
+        kind = self.array.dtype.kind
+        return complex(self.array) if kind == "c" else float(self.array)
+
+    @cached_property
     def splat(self) -> Array | None:
         """The one element as a 0-d array when all elements have the same bytes, else None."""
         values = self.array

@@ -9,7 +9,7 @@ import pytest
 import hloopt
 from hloopt.analysis.effects import Effects
 from hloopt.ir import Computation, Module, build, edit
-from hloopt.ir.walk import callees
+from hloopt.ir.walk import callees, has_opcode, of_opcode
 
 TEXT = """HloModule m
 f { a = f32[4] parameter(0)
@@ -71,10 +71,16 @@ def test_an_edit_is_seen(name: str) -> None:
     module = hloopt.parse(TEXT)
     before = [callees(one) for one in module]
     Effects(module)
+    assert of_opcode(module.entry, "call") is of_opcode(module.entry, "call")
     EDITS[name](module)
     copy = build.clone_module(module)
     for mine, other in ((one, copy.computations[one.name]) for one in module):
         assert [one.name for one in callees(mine)] == [one.name for one in callees(other)]
+        for opcode in {one.opcode for one in other}:
+            named = [[one.name for one in of_opcode(side, opcode)] for side in (mine, other)]
+            assert named[0] == named[1]
+        assert not has_opcode(mine, ["while"])
+        assert has_opcode(mine, ["while", mine.root.opcode])
         effects, fresh = Effects(module), Effects(copy)
         assert [effects.has(one) for one in mine] == [fresh.has(one) for one in other]
     assert name == "append" or [callees(one) for one in module] != before

@@ -10,7 +10,7 @@ from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
 from hloopt.ir.signatures import remove_uncalled
-from hloopt.ir.walk import called_computations, wrapped_computations
+from hloopt.ir.walk import called_computations, of_opcode, wrapped_computations
 from hloopt.passes.call_inliner import inline_call, inlining_obstacle
 from hloopt.passes.conditional_simplifier.branches import Branch, branches_of
 from hloopt.passes.conditional_simplifier.hoist import hoist_heads, hoist_results, hoist_tails
@@ -94,8 +94,8 @@ ENTRY main {
         for computation in module:
             if computation in wrapped or not (computation.callers or computation is module.entry):
                 continue
-            for instruction in computation:
-                if instruction.opcode == "conditional" and instruction.is_understood:
+            for instruction in of_opcode(computation, "conditional"):
+                if instruction.computation is computation and instruction.is_understood:
                     changed |= self._simplify(instruction, module, log)
         if changed:
             # The branches that were not taken, and what only they called.
@@ -171,8 +171,7 @@ def _drop(module: Module, log: PassLog) -> bool:
     branches = {
         called: None
         for computation in module
-        for instruction in computation
-        if instruction.opcode == "conditional"
+        for instruction in of_opcode(computation, "conditional")
         for called in called_computations(instruction)
     }
     if not branches:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from hloopt.dataclass import dataclass
 from hloopt.errors import UsageError
 from hloopt.ir import Instruction, Module, build, edit
-from hloopt.ir.walk import called_computations, wrapped_computations
+from hloopt.ir.walk import callees, of_opcode, wrapped_computations
 from hloopt.passes.loops import elements
 from hloopt.passes.loops.carried import CarriedState, obstacle, reads, whole_uses
 from hloopt.rewrite import Pass, PassLog
@@ -67,13 +67,12 @@ ENTRY main {
         pending, seen = [module.entry], {module.entry}
         while pending:
             computation = pending.pop()
-            for instruction in computation:
-                if instruction.opcode == "while" and computation not in wrapped:
-                    changed |= self.sink(instruction, log)
-                for called in called_computations(instruction):
-                    if called not in seen:
-                        seen.add(called)
-                        pending.append(called)
+            for loop in of_opcode(computation, "while") if computation not in wrapped else ():
+                changed |= self.sink(loop, log)
+            for called in callees(computation):
+                if called not in seen:
+                    seen.add(called)
+                    pending.append(called)
         return changed
 
     def sink(self, loop: Instruction, log: PassLog) -> bool:

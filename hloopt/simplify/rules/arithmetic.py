@@ -119,7 +119,12 @@ def _smaller_first(match: Match) -> Instruction | None:
 
 
 RULES = (
-    Rule("C + A => A + C", op(_COMMUTATIVE), _constant_right),
+    Rule(
+        "C + A => A + C",
+        op(_COMMUTATIVE),
+        _constant_right,
+        among=frozenset({"constant", "broadcast"}),
+    ),
     Rule("A + 0 => A", A + Z, A, when=_adds_nothing),
     Rule("A - 0 => A", A - Z, A, when=_subtracts_nothing),
     Rule("0 - A => -A", Z - A, -A, when=_negates),

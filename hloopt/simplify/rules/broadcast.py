@@ -189,8 +189,18 @@ RULES = (
         _broadcast_of_transpose,
     ),
     Rule("broadcast(iota) => iota", op("broadcast", op("iota")), _broadcast_of_iota),
-    Rule("f(broadcast(A), broadcast(B)) => broadcast(f(A, B))", op(PASSABLE), _sink_broadcast),
-    Rule("f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))", op(PASSABLE), _sink_partly),
+    Rule(
+        "f(broadcast(A), broadcast(B)) => broadcast(f(A, B))",
+        op(PASSABLE),
+        _sink_broadcast,
+        among=frozenset({"broadcast"}),
+    ),
+    Rule(
+        "f(broadcast(A), iota) => broadcast(f(broadcast(A), iota))",
+        op(PASSABLE),
+        _sink_partly,
+        among=frozenset({"broadcast", "iota"}),
+    ),
 )
 
 _SINKING = (

@@ -72,10 +72,12 @@ def _iota_of_one(match: Match) -> Instruction | None:
     return match.full(0)
 
 
+def _is_empty(instruction: Instruction) -> bool:
+    return instruction.is_array and not instruction.array.elements
+
+
 def _without_elements(match: Match) -> Instruction | None:
     root = match.root
-    if not root.is_array or root.array.elements:
-        return None
     if root.opcode == "broadcast" and is_scalar(root.operands[0]):
         return None
     return match.splat(root.array, 0)
@@ -103,7 +105,11 @@ def _is_the_size(match: Match) -> bool:
 
 
 RULES = (
-    Rule("f(A) without elements => broadcast(0)", op(EMPTY_OPCODES), _without_elements),
+    Rule(
+        "f(A) without elements => broadcast(0)",
+        op(EMPTY_OPCODES).where(_is_empty),
+        _without_elements,
+    ),
     Rule("constant(C, C, ...) => broadcast(C)", op("constant"), _splat_constant),
     Rule("constant(C, C + D, C + 2 * D, ...) => C + D * iota", op("constant"), _progression),
     Rule("constant((C, D)) => tuple(constant(C), constant(D))", op("constant"), _tuple_constant),
