@@ -8,7 +8,7 @@ from hloopt.cli.help import GroupedCommand
 from hloopt.cli.kernel_options import KERNELS
 from hloopt.cli.options import PICKED, json_option, pick_options
 from hloopt.cli.pipeline_options import COMMON_PASSES, PASSES
-from hloopt.cli.words import complete, complete_instruction, one_of
+from hloopt.cli.words import complete, complete_planned, one_of
 
 __all__ = ["command"]
 
@@ -24,7 +24,7 @@ __all__ = ["command"]
     },
 )
 @click.argument("file", type=click.Path())
-@click.argument("instruction", metavar="KERNEL", shell_complete=complete_instruction)
+@click.argument("instruction", metavar="KERNEL", shell_complete=complete_planned)
 @pick_options
 @PASSES.only(*COMMON_PASSES)
 @KERNELS.only("target", "kernel", "lock")

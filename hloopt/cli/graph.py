@@ -7,7 +7,7 @@ import click
 from hloopt.cli.help import GroupedCommand
 from hloopt.cli.options import json_option, pick_options
 from hloopt.cli.time_options import target_options
-from hloopt.cli.words import OneOf, complete_instruction
+from hloopt.cli.words import OneOf, complete_place
 
 __all__ = ["command"]
 
@@ -29,7 +29,7 @@ __all__ = ["command"]
 @click.option(
     "--at",
     metavar="NAME",
-    shell_complete=complete_instruction,
+    shell_complete=complete_place,
     help="Draw this computation, or around this instruction. With svg; of an instruction that has a "
     "body, the body. The entry by default.",
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
+from hloopt.cli.words import typed_paths
 from hloopt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -106,12 +107,9 @@ def _complete(
     """Completes from the dump directories that precede on the command line."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        from pathlib import Path
-
         from hloopt.dumps import read_dump
 
-        typed = (*(ctx.params.get("files") or ()), *ctx.args)  # args: not yet taken for files
-        folders = [Path(name) for name in typed if Path(name).is_dir()]
+        folders = [path for path in typed_paths(ctx) if path.is_dir()]
         found = (word for folder in folders for word in what(read_dump(folder)))
         return sorted({word for word in found if word.startswith(incomplete)})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,8 @@ from hloopt.errors import UsageError
 from hloopt.rewrite.runner import check_names
 
 if TYPE_CHECKING:
+    from hloopt.driver.passes import Chosen
+    from hloopt.fusion.provenance import Provenance
     from hloopt.report.remarks import PlacedRemark
     from hloopt.rewrite import Pipeline, PipelineReport, Watcher
 
@@ -41,6 +43,7 @@ class Watching:
     remarks: str | None = None
     remarks_out: str | None = None
     findings: list[PlacedRemark] = field(default_factory=list)
+    _provenance: Provenance | None = None
 
     @classmethod
     def given(cls) -> Watching:
@@ -61,12 +64,20 @@ class Watching:
     @property
     def controls(self) -> dict[str, bool]:
         """The fields of ``Controls`` that these options set."""
-        remarks = self.remarks is not None or self.remarks_out is not None
-        return {"verify_each": self.verify_each, "remarks": remarks}
+        return {"verify_each": self.verify_each, "remarks": self._has_remarks}
 
-    def watchers(self, name: str, label: str) -> list[Watcher]:
+    @property
+    def _has_remarks(self) -> bool:
+        return self.remarks is not None or self.remarks_out is not None
+
+    def watchers(self, name: str, choice: Chosen) -> list[Watcher]:
         """The watchers of the passes; texts begin with ``name``, the module's file, unless it is empty."""
         made: list[Watcher] = []
+        if self._has_remarks and self.remarks != "passed":
+            from hloopt.fusion.provenance import Provenance
+
+            self._provenance = Provenance(choice.histories)
+            made.append(self._provenance)
         if self.print_before or self.print_after or self.print_changed:
             from hloopt.report.watch import PrintPasses
 
@@ -75,12 +86,15 @@ class Watching:
         if self.dump_dir is not None:
             from hloopt.report.dump_passes import DumpPasses
 
-            pipeline = label.partition("{")[0]  # options are not part of a file's name
+            pipeline = choice.label.partition("{")[0]  # options are not part of a file's name
             made.append(DumpPasses(Path(self.dump_dir), pipeline, hlo_text, _write_file))
         return made
 
-    def report(self, report: PipelineReport, found: Input, *, as_json: bool) -> None:
-        """Print notes, times, statistics and remarks of one module's run to stderr."""
+    def report(self, report: PipelineReport, found: Input, *, as_json: bool) -> dict[str, Any]:
+        """Print notes, times, statistics and remarks of one module's run to stderr.
+
+        Returns the remarks for JSON, where they are wanted.
+        """
         for note in report.notes:
             click.echo(f"{found.name}: note: {note}", err=True)
         if self.print_changed is not None and not any(run.changed for run in report.runs):
@@ -89,15 +103,21 @@ class Watching:
             from hloopt.report.pipeline import show_pipeline
 
             show_pipeline(report, times=self.time_passes, hits=self.show_stats)
-        if self.remarks is not None or self.remarks_out is not None:
-            from hloopt.report.remarks import findings, lines
+        if not self._has_remarks:
+            return {}
+        from hloopt.report.remarks import findings, lines, remark_json
 
-            wanted = self.remarks or "all"
-            made = findings(report, found.module, found.name, wanted)
-            self.findings += made
-            if self.remarks_out is None:
-                for line in lines(made):
-                    click.echo(line, err=True)
+        wanted, missed = self.remarks or "all", None
+        if self._provenance is not None:
+            from hloopt.driver.explain_fusion import missed_fusions
+
+            missed = missed_fusions(self._provenance, found.module)
+        made = findings(report, found.module, found.name, wanted, missed)
+        self.findings += made
+        if self.remarks_out is None and not as_json:
+            for line in lines(made):
+                click.echo(line, err=True)
+        return {"remarks": [*map(remark_json, made)]} if as_json else {}
 
     def finish(self) -> None:
         """Write the remarks of all modules."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -24,13 +25,18 @@ __all__ = [
     "complete_opcode",
     "complete_pass",
     "complete_pipeline",
+    "complete_place",
+    "complete_planned",
     "complete_preset",
     "complete_strategy",
     "complete_target",
     "one_of",
+    "typed_paths",
 ]
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
     _Choice: TypeAlias = click.Choice[str]
@@ -44,6 +50,11 @@ _FEW = 8  # words that a message lists
 
 _LAST_ENTRY = re.compile(r"[^,(=]*\Z")
 _FILE = re.compile(r"\b(FILE|PATH|OUT|TRACE|FUNCTION)\b")
+_COMPUTATION = re.compile(
+    rb"^(?:ENTRY[ \t]+)?%?([A-Za-z_][\w.-]*)[ \t]+(?:\(.*\)[ \t]+->.*)?\{[ \t]*$", re.MULTILINE
+)
+_PATHS = ("files", "file", "paths", "before", "after", "base", "head")
+_SOON_PLANNED = 300_000  # bytes of HLO whose kernels are chosen in some seconds
 _NAME = re.compile(rb"^[ \t]*(?:ROOT[ \t]+)?%?([A-Za-z_][\w.-]*)[ \t]+=[ \t]", re.MULTILINE)
 
 
@@ -115,12 +126,13 @@ def complete_fuel(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """``PATTERN=`` and the kernels of the device before on the line."""
+    """``PATTERN=``, which may be an instruction of the file, and the kernels of the device on the line."""
     pattern, equals, start = incomplete.rpartition("=")
     if not equals:
-        return []
+        return [f"{name}=" for name in _instructions(ctx, incomplete)]
     kernels = import_module("hloopt.kernels.registry").kernels
-    found = kernels("native" if ctx.params.get("device") == "native" else "gpu")
+    is_native = _given(ctx, "device") == "native" or _given(ctx, "target") == "host"
+    found = kernels("native" if is_native else "gpu")
     return [f"{pattern}={name}" for name in _beginning((one.name for one in found), start)]
 
 
@@ -167,15 +179,59 @@ def complete_files(params: Iterable[click.Parameter]) -> None:
 
 def complete_instruction(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The instructions of the file that precedes on the line; files where there is none."""
+    if any(path.is_file() for path in typed_paths(ctx)):
+        return _instructions(ctx, incomplete)
+    return [str(path) for path in sorted(import_module("pathlib").Path().glob(f"{incomplete}*"))]
+
+
+def complete_place(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The computations and instructions of the file that precedes on the line."""
+    return [
+        *_instructions(ctx, incomplete, _COMPUTATION),
+        *_instructions(ctx, incomplete),
+    ]
+
+
+def complete_planned(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The kernels of the file that precedes on the line, planned with the options there.
+
+    Of a large file, which would take a while, the instructions.
+    """
+    files = [path for path in typed_paths(ctx) if path.is_file()]
+    if not files or sum(path.stat().st_size for path in files) > _SOON_PLANNED:
+        return _instructions(ctx, incomplete)
+    api = import_module("hloopt")
+    level = _given(ctx, "level")
+    passes = _given(ctx, "passes") or (f"O{level}" if level is not None else None)
+    try:
+        found = api.select_kernels(files[0], pipeline=passes, target=_given(ctx, "target"))
+    except api.HlooptError:  # the command itself will say what is wrong
+        return _instructions(ctx, incomplete)
+    return _beginning([row.instruction for row in found.rows], incomplete)
+
+
+def typed_paths(ctx: click.Context) -> list[Path]:
+    """The files and folders that precede on the command line."""
     from pathlib import Path  # no other option needs it
 
-    given = (*(ctx.params.get("files") or ()), ctx.params.get("file") or "", *ctx.args)
-    typed = [Path(word) for word in given if word]
-    files = [path for path in typed if path.is_file()]
-    if not files:
-        return [str(path) for path in sorted(Path().glob(f"{incomplete}*"))]
+    given = [ctx.params.get(name) or () for name in _PATHS]
+    single = ((words,) if isinstance(words, str) else words for words in given)
+    words = (*chain.from_iterable(single), *ctx.args)  # args: not yet taken for files
+    return [path for path in map(Path, words) if path.exists()]
+
+
+def _given(ctx: click.Context, name: str) -> Any:
+    """An option of the command, or of one of its groups."""
+    groups = (found for found in ctx.meta.values() if isinstance(found, dict) and name in found)
+    return next(groups, ctx.params).get(name)
+
+
+def _instructions(
+    ctx: click.Context, incomplete: str, line: re.Pattern[bytes] = _NAME
+) -> list[str]:
     sign = "%" if incomplete.startswith("%") else ""
-    names = {match[1].decode() for path in files for match in _NAME.finditer(path.read_bytes())}
+    texts = (path.read_bytes() for path in typed_paths(ctx) if path.is_file())
+    names = {match[1].decode() for text in texts for match in line.finditer(text)}
     return [sign + name for name in _beginning(sorted(names), incomplete.removeprefix("%"))]
 
 

@@ -13,6 +13,7 @@ from hloopt.fusion.barriers import find_barriers
 from hloopt.fusion.between import kept_arrays
 from hloopt.fusion.explained_times import explained
 from hloopt.fusion.fusible import UNCOMPUTED
+from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.kernels.costs import runs_of
 from hloopt.report.fusion import show_around, show_barriers, show_lost, show_pair
 from hloopt.report.fusion_between import kept_json, show_kept
@@ -21,15 +22,17 @@ from hloopt.report.fusion_loop import show_loops
 from hloopt.report.rewritten import rewrites_json
 from hloopt.rewrite.naming import parse_pattern
 from hloopt.rewrite.spec import did_you_mean
+from hloopt.targets import find_target
 
 if TYPE_CHECKING:
     from hloopt.driver.explain_trials import Trials
+    from hloopt.fusion.explained import Missed, MissedKey
     from hloopt.fusion.provenance import FusionNode, GivenInstruction, Provenance, TracedRewrite
     from hloopt.ir import Module
     from hloopt.report.console import Console
     from hloopt.targets import Target
 
-__all__ = ["FusionAnswer", "Questions"]
+__all__ = ["FusionAnswer", "Questions", "missed_fusions"]
 
 MOST_LOST = 10
 """Refusals that are listed without a name."""
@@ -225,6 +228,14 @@ class Questions:
             return f"%{given.name} is computed inside %{given.caller}: hloopt explain ... {given.caller}"
         caller = f" of %{given.caller}, {given.caller_opcode}" if given.caller else ""
         return f"%{given.name} ({given.opcode}) is part of %{given.computation}{caller}: not a separate kernel"
+
+
+def missed_fusions(provenance: Provenance, module: Module) -> dict[MissedKey, Missed]:
+    """What the refusals of a module that passes ran over cost, on the target of its strategies."""
+    plans = provenance.history.plans
+    target = next((plan.target for plan in reversed(plans) if plan.target), PriorityFusion.target)
+    model = model_for(DEFAULT, find_target(target))
+    return explained(provenance, model).missed(runs_of(module))
 
 
 def _is_plain(name: str) -> bool:

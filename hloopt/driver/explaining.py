@@ -19,7 +19,6 @@ from hloopt.driver.passes import Chosen, choose_passes
 from hloopt.driver.run import read_task
 from hloopt.driver.selecting import Selecting, selecting
 from hloopt.errors import UsageError
-from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
 from hloopt.ir import Module, build
 from hloopt.kernels.costs import costs_by_place
@@ -150,9 +149,7 @@ class PlannedModule:
         self._selection = selection
         aim = selection.instance.target
         target = find_target(aim)
-        advice = chosen.controls.advice
-        assert isinstance(advice, Advice), "there always is one"
-        provenance = Provenance(advice.histories)
+        provenance = Provenance(chosen.histories)
         self._notes = chosen.run(module, (provenance,), remarks=True).notes
         trials = Trials(self._given, chosen, target, aim)
         self._questions = Questions(module, provenance, target, trials)

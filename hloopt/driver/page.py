@@ -20,7 +20,6 @@ from hloopt.driver.whatif import WantedPair, WhatIf
 from hloopt.dumps import parse_name, planned_elsewhere, read_dump
 from hloopt.errors import HlooptError, UsageError
 from hloopt.findings import Planner, SearchProgress, chosen_kinds, find
-from hloopt.fusion.advice import Advice
 from hloopt.fusion.provenance import Provenance
 from hloopt.ir import Module, build
 from hloopt.kernels.costs import KernelCost, kernel_costs, runs_of, totals
@@ -138,9 +137,7 @@ def page_of(
     given = _figures(module, kernel_costs(module, predictor))
     what_if = WhatIf(build.clone_module(module), chosen, predictor)
     with _Searching(what_if, at) as searching:
-        advice = chosen.controls.advice
-        assert isinstance(advice, Advice), "there always is one"
-        provenance, diffs = Provenance(advice.histories), PassDiffs()
+        provenance, diffs = Provenance(chosen.histories), PassDiffs()
         done = chosen.run(module, (at.watcher, provenance, diffs, what_if.watcher), remarks=True)
         what_if.set_before(kernel_costs(module, predictor))
         questions = Questions(module, provenance, predictor.target)

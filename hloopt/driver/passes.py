@@ -24,6 +24,7 @@ from hloopt.spelling import first_of
 
 if TYPE_CHECKING:
     from hloopt.driver.options import KernelOptions, PassOptions
+    from hloopt.fusion.history import Histories
     from hloopt.fusion.lock_file import Decisions
     from hloopt.ir import Module
     from hloopt.rewrite import Pass, PipelineReport, Watcher
@@ -54,6 +55,13 @@ class Chosen:
         copy = clone_module(module)
         Pipeline(tuple(rounding)).run(copy)
         return copy
+
+    @property
+    def histories(self) -> Histories:
+        """Where the strategies record what they fuse."""
+        advice = self.controls.advice
+        assert isinstance(advice, Advice), "there always is one"
+        return advice.histories
 
     def run(
         self,

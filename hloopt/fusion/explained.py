@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
+from typing import TypeAlias
 
 from hloopt.cost_models.model import Comparison
 from hloopt.dataclass import dataclass
@@ -18,6 +19,8 @@ __all__ = [
     "ExplainedStep",
     "KernelFacts",
     "Lost",
+    "Missed",
+    "MissedKey",
     "Pair",
     "finite",
 ]
@@ -152,6 +155,28 @@ class Lost:
         return self.runs * (
             self.word.comparison.gain_us if self.word.comparison is not None else 0.0
         )
+
+
+MissedKey: TypeAlias = tuple[int, str, str, str]
+"""The run of a strategy, a computation, and what producer and consumer were called there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A refused pair after all passes.
+
+    kernels  those of producer and consumer in the output; empty where one is gone, or is now several
+    lost_us  what fusing would save in all runs, in microseconds, predicted; None where nothing prices it
+    """
+
+    kernels: tuple[str, str]
+    lost_us: float | None
+
+    @property
+    def was_fused(self) -> bool:
+        """Whether both are in one kernel in the end."""
+        first, second = self.kernels
+        return bool(first) and first == second
 
 
 def finite(comparison: Comparison | None) -> Comparison | None:

@@ -19,6 +19,8 @@ from hloopt.fusion.explained import (
     ExplainedStep,
     KernelFacts,
     Lost,
+    Missed,
+    MissedKey,
     Pair,
     finite,
 )
@@ -325,6 +327,19 @@ class Explanation:
                 found[refusal.computation, refusal.producer].append(row)
         rows = [self._lost(words, runs.get(home, 1)) for (home, _), words in found.items()]
         return sorted(rows, key=lambda row: (-row.lost_us, row.word.producer))[:most]
+
+    def missed(self, runs: Mapping[str, int]) -> dict[MissedKey, Missed]:
+        """What every refusal costs in all runs of its computation, and the kernels in the output."""
+        found: dict[MissedKey, Missed] = {}
+        for plan in self.plans:
+            for refusal in plan.refusals:
+                home = refusal.computation
+                kernels = self._now(home, refusal.producers), self._now(home, refusal.consumers)
+                comparison = self._word(plan, refusal).comparison
+                lost_us = None if comparison is None else comparison.gain_us * runs.get(home, 1)
+                key = plan.run, home, refusal.producer, refusal.consumer
+                found[key] = Missed(kernels, lost_us)
+        return found
 
     def _lost(self, words: list[tuple[float, ExplainedRefusal, Refusal]], runs: int) -> Lost:
         _, word, refusal = max(words, key=lambda row: row[0])

@@ -289,27 +289,28 @@ class FusionHistory:
         for made in self.fusions.values():
             made.fusion = None
 
-    def _fused(self, instruction: Instruction) -> Membership | None:
-        """The members of a fusion that pairs of instructions have made."""
-        home = instruction.computation
-        if instruction.opcode != "fusion" or home is None:
+    def fused(self, instruction: Instruction, home: str = "") -> Membership | None:
+        """A fusion that pairs of instructions have made; ``home`` of one that is in no computation any more."""
+        if instruction.computation is not None:
+            home = instruction.computation.name
+        if instruction.opcode != "fusion":
             return None
-        made = self.fusions.get((home.name, instruction.name))
+        made = self.fusions.get((home, instruction.name))
         return made if made is not None and made.is_fused else None
 
-    def members(self, instruction: Instruction) -> Collection[str]:
+    def members(self, instruction: Instruction, home: str = "") -> Collection[str]:
         """What an op or fusion is made of: its own name where pairs of instructions have not made it."""
-        made = self._fused(instruction)
+        made = self.fused(instruction, home)
         return (instruction.name,) if made is None else made.members.keys()
 
     def result(self, instruction: Instruction) -> str:
         """The first of the results of an op or fusion, by its name before anything was fused."""
-        made = self._fused(instruction)
+        made = self.fused(instruction)
         return instruction.name if made is None else next(iter(made.outputs))
 
-    def original(self, inner: Instruction, fusion: Instruction) -> str:
+    def original(self, inner: Instruction, fusion: Instruction, home: str = "") -> str:
         """What an instruction of a fusion's body was called: a copy may have a number after its name."""
-        members = self.members(fusion)
+        members = self.members(fusion, home)
         if inner.name in members or inner is fusion:
             return inner.name
         plain = _SERIAL.sub("", inner.name)
@@ -319,7 +320,7 @@ class FusionHistory:
         """What computed a value originally: an op, or the result of a fusion by the name it had."""
         is_element = value.opcode == "get-tuple-element" and value.operands[0].opcode == "fusion"
         fusion = value.operands[0] if is_element else value
-        if not is_element and self._fused(value) is None:
+        if not is_element and self.fused(value) is None:
             return value.name
         results = results_of(fusion)
         index = value.tuple_index if is_element else 0

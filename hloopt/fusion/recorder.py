@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from hloopt.analysis.hero import results_of
 from hloopt.cost_models.model import Comparison, CostModel
 from hloopt.cost_models.registry import model_for
 from hloopt.fusion.advice import Advice
@@ -20,7 +21,7 @@ from hloopt.fusion.history import (
     root_opcode,
 )
 from hloopt.ir import Computation, Instruction, Module
-from hloopt.rewrite.pass_ import Pass, PassLog
+from hloopt.rewrite.pass_ import Pass, PassLog, Remark, RemarkKind, remark_about
 from hloopt.targets import Target
 
 __all__ = ["FusionPass", "FusionRecorder"]
@@ -99,8 +100,12 @@ class FusionRecorder:
         the module already, but still has its operands' names and its computation is the fusion's.
         """
         home, opcode = fusion.home.name, root_opcode(producer)
-        rule, where = f"fuse {opcode} into {consumer[1]}", f"into {consumer[0]}"
-        self.log.hit(rule, producer, where, count, home=home)
+        rule = f"fuse {opcode} into {consumer[1]}"
+        self.log.hit(rule, count=count)
+        if "passed" in self.log.kinds:
+            part = self.history.part(home, consumer[0])
+            into = consumer[0] if part.fusion is None else next(iter(part.fusion.outputs))
+            self.log.remarks.append(self._remark("passed", rule, producer, "", home, into))
         for name in (consumer[0], fusion.name):
             self._refused.get((home, name), {}).pop(producer.name, None)
         self._join(
@@ -197,8 +202,8 @@ class FusionRecorder:
         self.history.settle()
         logged: set[frozenset[str]] = set()
         for refusal, producer in sorted(self._last_words(), key=_lost_us, reverse=True):
-            decision = refusal.decision
-            pair = frozenset((refusal.computation, refusal.producer, refusal.consumer))
+            decision, home = refusal.decision, refusal.computation
+            pair = frozenset((home, refusal.producer, refusal.consumer))
             if (
                 producer.computation is not None
                 and decision.code not in _ALONE
@@ -206,12 +211,36 @@ class FusionRecorder:
             ):
                 logged.add(pair)
                 opcodes = f"{refusal.producer_opcode} into {refusal.consumer_opcode or 'its users'}"
-                where = f"into {refusal.consumer}: " if refusal.consumer else ""
-                words = f"{where}{decision.reason}"
-                self.log.miss(f"fuse {opcodes}", producer, words)
+                into = self._name_of(producer.home, refusal.consumer)
+                made = self._remark(
+                    "missed", f"fuse {opcodes}", producer, decision.reason, home, into
+                )
+                self.log.add_remark(replace(made, pair=(refusal.producer, refusal.consumer)))
         self._report_rules()
         self.log.records.append(self.plan)
         return self.plan
+
+    def _remark(
+        self, kind: RemarkKind, rule: str, producer: Instruction, reason: str, home: str, into: str
+    ) -> Remark:
+        """A remark on an op, or on a fusion by what it computes last of the text."""
+        shown, name = self._shown(producer, home)
+        made = remark_about(kind, rule, shown, reason)
+        return replace(
+            made, instruction=name, opcode=root_opcode(producer), computation=home, into=into
+        )
+
+    def _name_of(self, home: Computation, name: str) -> str:
+        found = home.by_name.get(name)
+        return name if found is None else self._shown(found, home.name)[1]
+
+    def _shown(self, instruction: Instruction, home: str) -> tuple[Instruction, str]:
+        """What represents an op or fusion, of the text if possible, and its name before anything was fused."""
+        if self.history.fused(instruction, home) is None:
+            return instruction, instruction.name
+        inside = [*results_of(instruction), *reversed(list(instruction.calls))]
+        shown = next((one for one in inside if one.offset >= 0), inside[0])
+        return shown, self.history.original(shown, instruction, home)
 
     def _with_parts(self, refusal: Refusal) -> Refusal:
         """What the names of a refusal mean at the end of the strategy."""
@@ -226,8 +255,11 @@ class FusionRecorder:
         found = list(self.advice.overridden(self.history))
         for one in found:
             opcode = root_opcode(one.producer)
-            words = f"into {one.consumer}: {one.reason}; both are in {one.fusion} all the same"
-            self.log.miss(f"fuse {opcode}", one.producer, words, home=one.computation)
+            words = f"{one.reason}; both are in one kernel anyway"
+            rule = f"fuse {opcode}"
+            self.log.add_remark(
+                self._remark("missed", rule, one.producer, words, one.computation, one.consumer)
+            )
         for sentence in self.advice.summary(found):
             self.log.note(sentence)
 

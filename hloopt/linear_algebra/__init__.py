@@ -167,9 +167,8 @@ ENTRY main {
         cluster = plan.cluster
         first = cluster.values[0].root
         if cluster.dtype.is_float and not (self.fast_math or self.reassociate):
-            log.miss(
-                _RULE, first, f"{plan.gain}: sums of {cluster.dtype.name} would round otherwise"
-            )
+            words = f"{plan.gain}: sums of {cluster.dtype.name} would round otherwise"
+            log.miss(_RULE, first, words, lost_us=plan.gain_us)
             return False
         if plan.was_cut:
             log.miss(_RULE, first, "it has too many factors: not all orders were looked at")

@@ -58,7 +58,8 @@ def _written(
             log.hit(chosen.rule, dot, gain)
             chosen.write()
             return True
-        log.miss(chosen.rule, dot, f"{gain}: {dot.array.dtype.name} may be infinite, NaN or -0")
+        words = f"{gain}: {dot.array.dtype.name} may be infinite, NaN or -0"
+        log.miss(chosen.rule, dot, words, lost_us=1e6 * (before - after))
         return False
     # What is put beside others is a part already.
     is_part = any(user.opcode in ("concatenate", "pad") for user in dot.users)
@@ -67,7 +68,8 @@ def _written(
         return False
     gain = f"{plan.gain} predicted on {prices.target.name}"
     if not (reassociates or dot.array.dtype.is_integer):
-        log.miss(_PARTS, dot, f"{gain}: sums of {dot.array.dtype.name} would round otherwise")
+        words = f"{gain}: sums of {dot.array.dtype.name} would round otherwise"
+        log.miss(_PARTS, dot, words, lost_us=1e6 * (plan.before[0] - plan.whole.seconds))
         return False
     log.hit(_PARTS, dot, gain)
     plan.write()

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from hloopt.dataclass import dataclass
+from hloopt.fusion.explained import Missed, MissedKey
 from hloopt.ir import Module
 from hloopt.report.sarif import physical_location, sarif_log
 from hloopt.rewrite import LoggedRemark, PipelineReport
+from hloopt.spelling import first_of
 from hloopt.types import Metadata
 
-__all__ = ["PlacedRemark", "findings", "lines", "remarks_file"]
+__all__ = ["PlacedRemark", "findings", "lines", "remark_json", "remarks_file"]
+
+_LEAST_LOSS = 0.005
+"""Microseconds that are shown: two digits after the point."""
+_MOST_INTO = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,11 @@ class PlacedRemark:
     ``rule`` is its equation or step, ``instruction`` what it is about, ``run`` the first of the ``count`` runs
     that reported it.  ``line`` and ``column`` are places in the HLO text ``hlo``, 0 where a pass made it;
     the ``source_`` fields are those of the user's program, empty and 0 where nothing names it.
+
+    into     the name of the instruction that it was, or would have been, joined with
+    made     whether passes made the instruction: it is not in the text that was given
+    kernels  those of both in the output
+    lost_us  what missing it costs, in microseconds, predicted; None where nothing prices it
     """
 
     kind: str
@@ -47,13 +58,30 @@ class PlacedRemark:
     op_name: str
     run: int
     count: int
+    into: str = ""
+    made: bool = False
+    kernels: tuple[str, ...] = ()
+    lost_us: float | None = None
 
     @property
     def message(self) -> str:
         """What happened, without the places."""
+        return self._message(f" %{self.into}" if self.into else "")
+
+    def _message(self, into: str) -> str:
         about = f": {self.reason}" if self.reason else ""
         home = f" in %{self.computation}" if self.computation else ""
-        return f"%{self.instruction}{home}: {self.rule}{about}"
+        made = " (made by passes)" if self.made else ""
+        lost = f"; {self.lost_us:.2f} us lost, predicted" if self.is_loss else ""
+        is_known = {self.instruction, self.into}.issuperset(self.kernels)
+        names = "" if is_known else " and ".join(f"%{name}" for name in self.kernels)
+        printed = f"; in the output {names}" if names else ""
+        return f"%{self.instruction}{made}{home}: {self.rule}{into}{about}{lost}{printed}"
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the rewrite that was missed would have saved time, where that is priced."""
+        return self.kind == "missed" and (self.lost_us or 0) >= _LEAST_LOSS
 
     @property
     def rule_id(self) -> str:
@@ -62,17 +90,34 @@ class PlacedRemark:
 
 
 def findings(
-    report: PipelineReport, module: Module, name: str, kinds: str = "all"
+    report: PipelineReport,
+    module: Module,
+    name: str,
+    kinds: str = "all",
+    missed: Mapping[MissedKey, Missed] | None = None,
 ) -> list[PlacedRemark]:
-    """The remarks of a report over ``module``; ``name`` is its file's, ``kinds`` passed, missed or all."""
-    return [
-        _finding(logged, module, name)
-        for logged in report.remarks()
-        if kinds in ("all", logged.remark.kind)
-    ]
+    """The remarks of a report over ``module``; ``name`` is its file's, ``kinds`` passed, missed or all.
+
+    ``missed`` has what refusals of fusions cost, and leaves out those of what was fused in the end.  The
+    rewrites that were missed come last, those that cost most first.
+    """
+    found = []
+    for logged in report.remarks():
+        remark = logged.remark
+        key = logged.run, remark.computation, *remark.pair
+        known = (missed or {}).get(key) if remark.pair[0] else None
+        if kinds in ("all", remark.kind) and not (known is not None and known.was_fused):
+            found.append(_finding(logged, known, module, name))
+    return sorted(found, key=_rank)
 
 
-def _finding(logged: LoggedRemark, module: Module, name: str) -> PlacedRemark:
+def _rank(entry: PlacedRemark) -> tuple[bool, bool, float]:
+    """What was made; what was missed and cost time; what nothing prices; what would have cost more."""
+    lost = entry.lost_us or 0.0
+    return entry.kind == "missed", lost < -_LEAST_LOSS, -max(0.0, lost)
+
+
+def _finding(logged: LoggedRemark, known: Missed | None, module: Module, name: str) -> PlacedRemark:
     remark = logged.remark
     line, column = 0, 0
     if module.source is not None and remark.offset >= 0:
@@ -94,6 +139,10 @@ def _finding(logged: LoggedRemark, module: Module, name: str) -> PlacedRemark:
         str(fields.get("op_name", "")),
         logged.run,
         logged.count,
+        remark.into,
+        module.source is not None and remark.offset < 0,
+        () if known is None else tuple(filter(None, known.kernels)),
+        remark.lost_us if known is None else known.lost_us,
     )
 
 
@@ -118,15 +167,23 @@ def _source(module: Module, metadata: Metadata | None) -> tuple[str, int, int, s
 def lines(found: Sequence[PlacedRemark], most: int = 10) -> Iterator[str]:
     """One line each: ``train.py:12: missed: %add.3 in %main: fold add: 4096 elements, limit 1024 [pass]``.
 
-    Of each rule the first ``most``, and how many more there are.
+    Of each rule the first ``most``, and how many more there are; what was missed with several for one reason
+    is one line.
     """
     seen: Counter[tuple[str, str, str]] = Counter()
-    for entry in found:
+    groups: dict[object, list[PlacedRemark]] = {}
+    for number, entry in enumerate(found):
+        same = (entry.pass_name, entry.rule, entry.computation, entry.instruction, entry.reason)
+        folds = entry.kind == "missed" and entry.into
+        groups.setdefault(same if folds else number, []).append(entry)
+    for entry, *others in groups.values():
         key = (entry.kind, entry.pass_name, entry.rule)
         seen[key] += 1
         if seen[key] <= most:
+            into = first_of((f"%{one.into}" for one in (entry, *others)), _MOST_INTO)
+            message = entry._message(f" {into}") if others else entry.message
             times = f" ({entry.count} runs)" if entry.count > 1 else ""
-            yield f"{_place(entry)}: {entry.kind}: {entry.message} [{entry.pass_name}]{times}"
+            yield f"{_place(entry)}: {entry.kind}: {message} [{entry.pass_name}]{times}"
     for (kind, name, rule), count in seen.items():
         if count > most:
             yield f"{kind}: {rule}: {count - most} more [{name}] (--remarks-out FILE has all)"
@@ -146,9 +203,12 @@ def remarks_file(found: Sequence[PlacedRemark], suffix: str, version: str, schem
         return "".join(map(_document, found))
     if suffix == ".sarif":
         return json.dumps(_sarif(found, version), indent=2) + "\n"
-    rows = [{("pass" if key == "pass_name" else key): value for key, value in asdict(entry).items()}
-            for entry in found]  # fmt: skip
-    return json.dumps({"schema": schema, "remarks": rows}, indent=2) + "\n"
+    return json.dumps({"schema": schema, "remarks": [*map(remark_json, found)]}, indent=2) + "\n"
+
+
+def remark_json(entry: PlacedRemark) -> dict[str, object]:
+    """Every field, as JSON values."""
+    return {("pass" if key == "pass_name" else key): value for key, value in asdict(entry).items()}
 
 
 def _document(entry: PlacedRemark) -> str:
@@ -161,8 +221,12 @@ def _document(entry: PlacedRemark) -> str:
     rows.append(f"Function:        {_scalar(entry.computation)}")
     rows.append("Args:")
     arguments = [("Instruction", f"%{entry.instruction}"), ("String", ": "), ("Rule", entry.rule)]
+    if entry.into:
+        arguments += [("String", " "), ("Into", f"%{entry.into}")]
     if entry.reason:
         arguments += [("String", ": "), ("Reason", entry.reason)]
+    if entry.is_loss:
+        arguments += [("String", "; us lost, predicted: "), ("LostUs", f"{entry.lost_us:.3f}")]
     rows += [f"  - {key}: {_scalar(value)}" for key, value in arguments]
     extra: list[tuple[str, str | int]] = [
         ("Opcode", entry.opcode), ("OpName", entry.op_name), ("Module", entry.module),
@@ -227,7 +291,12 @@ def _result(entry: PlacedRemark, rule_index: int) -> dict[str, object]:
         "message": {"text": f"{entry.kind}: {entry.message}"},
         "locations": [location],
         "occurrenceCount": entry.count,
-        "properties": {"pass": entry.pass_name, "opcode": entry.opcode, "run": entry.run},
+        "properties": {
+            "pass": entry.pass_name,
+            "opcode": entry.opcode,
+            "run": entry.run,
+            "lost_us": entry.lost_us,
+        },
     }
     if entry.source_file and text is not None:
         result["relatedLocations"] = [{"id": 1, "physicalLocation": text}]

@@ -47,11 +47,11 @@ def overview(devices: Iterable[Target]) -> Table:
             device.title if device.calibrated else f"{device.title} *",
             str(device.cores),
             _known(device.clock_ghz),
-            byte_size(device.memory_size),
+            _bytes(device.memory_size),
             f"{device.memory_bandwidth / 1e9:.0f}",
-            byte_size(device.l2_size) if device.l2_size else "-",
+            _bytes(device.l2_size),
             _flops(device.peak_flops("f32")),
-            _flops(max(device.peak_flops(dtype, "matrix") or 0 for dtype in ("f16", "bf16"))),
+            _flops(_narrow_matrix_peak(device)),
         )
     return made
 
@@ -138,6 +138,17 @@ def _version(value: tuple[int, ...]) -> str:
 
 def _known(value: float) -> str:
     return f"{value:g}" if value else "-"
+
+
+def _bytes(value: int) -> str:
+    return byte_size(value) if value else "-"
+
+
+def _narrow_matrix_peak(device: Target) -> float:
+    """Flops per second in 16-bit floats of matrix units; 0 where the device has none."""
+    if not (device.matrix_rates or device.matrix_peaks):
+        return 0.0
+    return max(device.peak_flops(dtype, "matrix") or 0.0 for dtype in ("f16", "bf16"))
 
 
 def _flops(value: float | None) -> str:

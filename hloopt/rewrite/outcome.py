@@ -159,7 +159,7 @@ class PipelineReport:
             if logged.remark.kind == "passed":
                 found[number] = logged
             elif number > made.get(_place(logged), -1):
-                key = (*_place(logged), logged.remark.reason)
+                key = (*_place(logged), logged.remark.into, logged.remark.reason)
                 first = found.get(key)
                 found[key] = logged if first is None else replace(first, count=first.count + 1)
         return list(found.values())

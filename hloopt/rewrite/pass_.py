@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import ClassVar, Literal, TypeAlias
 
@@ -19,7 +19,7 @@ from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction, Module
 from hloopt.types import Metadata
 
-__all__ = ["Pass", "PassLog", "Remark", "RemarkKind"]
+__all__ = ["Pass", "PassLog", "Remark", "RemarkKind", "remark_about"]
 
 RemarkKind: TypeAlias = Literal["passed", "missed"]
 
@@ -30,7 +30,9 @@ class Remark:
 
     ``rule`` is the equation or step, ``instruction`` the name of what it is about, as it was called before;
     ``metadata`` and ``offset`` are those of the instruction, by which its lines are found; ``otherwise`` has
-    options of the pass (``max_work=99``), each of which by itself keeps the pass from the rewrite.
+    options of the pass (``max_work=99``), each of which by itself keeps the pass from the rewrite.  Of two
+    instructions that are joined, ``into`` names the second; ``pair`` is what the pass called both, where these
+    are fusions that it has made.  ``lost_us`` is what missing it costs in microseconds, predicted.
     """
 
     kind: RemarkKind
@@ -42,6 +44,9 @@ class Remark:
     metadata: Metadata | None = None
     offset: int = -1
     otherwise: tuple[str, ...] = ()
+    into: str = ""
+    pair: tuple[str, str] = ("", "")
+    lost_us: float | None = None
 
 
 @dataclass
@@ -89,25 +94,38 @@ class PassLog:
         if self.fuel is not None:
             self.fuel -= count
         if instruction is not None and "passed" in self.kinds:
-            self.remarks.append(_remark("passed", rule, instruction, reason, home, otherwise))
+            self.remarks.append(remark_about("passed", rule, instruction, reason, home, otherwise))
 
-    def miss(self, rule: str, instruction: Instruction, reason: str, *, home: str = "") -> None:
+    def miss(
+        self,
+        rule: str,
+        instruction: Instruction,
+        reason: str,
+        *,
+        home: str = "",
+        lost_us: float | None = None,
+    ) -> None:
         """Log a rewrite that was nearly made: all but ``reason`` was as the rule requires.
 
-        A pass may visit an instruction repeatedly; equal remarks are logged once.  ``home`` as in ``hit``.
+        A pass may visit an instruction repeatedly; equal remarks are logged once.  ``home`` as in ``hit``,
+        ``lost_us`` as in ``Remark``.
         """
         if "missed" in self.kinds:
-            remark = _remark("missed", rule, instruction, reason, home)
-            if remark not in self._logged:
-                self._logged.add(remark)
-                self.remarks.append(remark)
+            remark = remark_about("missed", rule, instruction, reason, home)
+            self.add_remark(remark if lost_us is None else replace(remark, lost_us=lost_us))
+
+    def add_remark(self, remark: Remark) -> None:
+        """Log a remark, if it is of a requested kind and none of those logged this way is equal."""
+        if remark.kind in self.kinds and remark not in self._logged:
+            self._logged.add(remark)
+            self.remarks.append(remark)
 
     def note(self, sentence: str) -> None:
         """Log a sentence for the user that is not about a change."""
         self.notes.append(sentence)
 
 
-def _remark(
+def remark_about(
     kind: RemarkKind,
     rule: str,
     instruction: Instruction,
@@ -115,6 +133,7 @@ def _remark(
     home: str = "",
     otherwise: tuple[str, ...] = (),
 ) -> Remark:
+    """A remark with an instruction's name, opcode, lines and computation; ``home`` if it is in none."""
     return Remark(
         kind,
         rule,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 from click.shell_completion import ShellComplete
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 
 from hloopt.cli.main import cli
 
+_SAMPLE = str(Path(__file__).parents[2] / "samples/conv_bias_relu.hlo")
 _CONTEXT = cli.make_context("hloopt", [], resilient_parsing=True)
 _PARAMETERS = [
     (name, parameter)
@@ -69,8 +72,14 @@ def test_every_value_that_has_names_is_completed() -> None:
         (["optimize", "-o"], "out", ["file:out"]),
         (["run", "--inputs"], "in", ["file:in"]),
         (["optimize", "--dump-dir"], "d", ["dir:d"]),
+        (["export", _SAMPLE], "loop", ["loop_maximum_fusion"]),
+        (["export", _SAMPLE, "-O0"], "max", ["max.2", "max.3"]),
+        (["export", "no.hlo"], "loop", []),
+        (["graph", _SAMPLE, "--at"], "mai", ["main.2"]),
+        (["kernels", _SAMPLE, "--kernel"], "%max", ["%max.2=", "%max.3="]),
+        (["kernels", _SAMPLE, "--target", "host", "--kernel"], "m=native-g", ["m=native-gemm"]),
     ],
-    ids=lambda value: value[-1] if isinstance(value, list) else value,
+    ids=lambda value: " ".join(value[-1:]) if isinstance(value, list) else value,
 )
 def test_words_and_files_are_completed(words: list[str], start: str, found: list[str]) -> None:
     """Of an option of each kind; files and folders are left to the shell."""
@@ -78,6 +87,15 @@ def test_words_and_files_are_completed(words: list[str], start: str, found: list
     items = complete.get_completions(words, start)
     plain = [one.value if one.type == "plain" else f"{one.type}:{one.value}" for one in items]
     assert plain == found
+
+
+def test_modules_of_the_folder_before_the_option_are_completed(tmp_path: Path) -> None:
+    """Of commands that take one file, too."""
+    (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text("HloModule jit_f\n")
+    complete = ShellComplete(cli, {}, "hloopt", "_HLOOPT_COMPLETE")
+    for command in ("diff", "export", "stats"):
+        items = complete.get_completions([command, str(tmp_path), "--module"], "jit")
+        assert [item.value for item in items] == ["jit_f"]
 
 
 def test_a_word_that_is_nearly_one_of_few_is_named() -> None:

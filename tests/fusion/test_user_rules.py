@@ -303,7 +303,7 @@ def test_a_refused_pair_that_is_fused_all_the_same_is_told(folder: Path) -> None
     )
     assert note is not None, told
     assert note[1] == note[2] != "0"
-    assert re.search(r"missed: %e in %main: .*I say so.*both are in \S+ all the same", told)
+    assert re.search(r"missed: %e in %main: .*I say so.*both are in one kernel anyway", told)
     silent = invoke(*words, "--fusion-rule", "my_fusion_rules.py:silent").stderr
     assert re.search(r"silent: called \d+ times, refused 0 pairs$", silent, re.MULTILINE)
 

@@ -94,6 +94,29 @@ def test_of_many_of_a_kind_the_first_are_shown() -> None:
     assert remarks_file(many, ".yaml", "1", 1).count("--- !Missed") == 7
 
 
+def test_a_miss_names_both_and_says_what_it_costs() -> None:
+    """The second by its name in the text; kernels of the output where they are called otherwise."""
+    entry = replace(FINDING, count=1, into="y", kernels=("fusion.1", "y"), lost_us=2.125)
+    (line,) = lines([entry])
+    assert line == (
+        "train.py:7: missed: %x in %main: a => b %y: too large; 2.12 us lost, predicted; in the output "
+        "%fusion.1 and %y [cse]"
+    )
+    (line,) = lines([replace(entry, kernels=("x", "y"), lost_us=-3.0, made=True)])
+    assert line == "train.py:7: missed: %x (made by passes) in %main: a => b %y: too large [cse]"
+
+
+def test_misses_with_several_for_one_reason_are_one_line() -> None:
+    """Of other reasons they are others."""
+    rows = [replace(FINDING, count=1, into=f"y.{number}") for number in range(5)]
+    shown = list(lines([*rows, replace(rows[0], reason="too slow")]))
+    assert [line.split(": ", 2)[2] for line in shown] == [
+        "%x in %main: a => b %y.0, %y.1, %y.2 and 2 more: too large [cse]",
+        "%x in %main: a => b %y.0: too slow [cse]",
+    ]
+    assert len(json.loads(remarks_file(rows, ".json", "1", 1))["remarks"]) == 5
+
+
 def test_yaml_is_llvms() -> None:
     """Documents with Pass, Name, DebugLoc, Function and Args, as opt-viewer reads them."""
     assert remarks_file([FINDING], ".yaml", "1", 1) == (

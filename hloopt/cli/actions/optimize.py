@@ -39,16 +39,16 @@ def execute(
 
     def step(found: Input) -> dict[str, Any]:
         module, name = found.module, found.name
-        watchers = watch.watchers(name if len(texts) > 1 else "", choice.label)
+        watchers = watch.watchers(name if len(texts) > 1 else "", choice)
         report = choice.run(module, watchers, **watch.controls)
         if selection is not None:
             selection.lock(report)
         if emit == "xla":
             make_for_xla(module)
             _warn_of_elided(name, module)
-        watch.report(report, found, as_json=as_json)
+        remarks = watch.report(report, found, as_json=as_json)
         row = {"module": module.name, "pipeline": str(choice.pipeline), **_report_json(report)}
-        return {**row, **product.write(module, name)}
+        return {**row, **remarks, **product.write(module, name)}
 
     rows, code = each_input(texts, step, "optimizing")
     watch.finish()
