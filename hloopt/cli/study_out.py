@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import field
@@ -30,6 +31,10 @@ class Keep:
     def kernels(self, module: str, strategy: str, device: str, lock: str) -> None:
         """Keep which kernels ran on a device."""
 
+    def texts(self, page: str) -> dict[tuple[str, ...], str]:
+        """The paths of the modules from the folder of a page, by module, strategy and target."""
+        return {}
+
 
 @dataclass
 class Folder(Keep):
@@ -39,16 +44,26 @@ class Folder(Keep):
 
     folder: Path
     _taken: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _texts: dict[tuple[str, ...], Path] = field(default_factory=dict)
 
     def module(self, module: str, strategy: str, target: str | None, better: Optimised) -> None:
-        stem = self._stem(module, strategy, *([target] if target else []))
+        key = (module, strategy, *([target] if target else []))
+        stem = self._stem(*key)
         write_text(f"{stem}.hlo", hlo_text(better.module), module)
+        self._texts[key] = Path(f"{stem}.hlo")
         if better.lock:
             write_text(f"{stem}.lock.toml", better.lock, module)
 
     def kernels(self, module: str, strategy: str, device: str, lock: str) -> None:
         stem = self._stem(module, strategy, device)
         write_text(f"{stem}.kernels.toml", lock, module)
+
+    def texts(self, page: str) -> dict[tuple[str, ...], str]:
+        start = Path(page).resolve().parent
+        return {
+            key: os.path.relpath(path.resolve(), start).replace(os.sep, "/")
+            for key, path in self._texts.items()
+        }
 
     def _stem(self, module: str, *parts: str) -> str:
         """The path without its end; names that would be the same file get a number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import asdict, field
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -321,6 +321,7 @@ def _predicted_json(cell: Cell) -> dict[str, Any]:
         "compute_seconds": found.parts.compute,
         "latency_seconds": found.parts.latency,
         "loop_kernels": found.loops,
+        "longest_kernels": [asdict(one) for one in found.longest],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nlargest
 from typing import Final
 
 from hloopt.cost_models.fused_loops import fused_loop_time
@@ -10,12 +11,13 @@ from hloopt.cost_models.loop_time import LoopTime
 from hloopt.cost_models.predictor import Prediction, Predictor
 from hloopt.ir import Module
 from hloopt.kernels.costs import KernelCost, totals
-from hloopt.study.cells import Counts, Predicted, TimeParts
+from hloopt.study.cells import Counts, LongKernel, Predicted, TimeParts
 
 __all__ = ["counts_of", "predicted"]
 
 
 _ROUNDING: Final = 1e-9
+_MOST_KERNELS: Final = 5
 
 
 def counts_of(module: Module, rows: Sequence[KernelCost]) -> Counts:
@@ -49,6 +51,11 @@ def predicted(rows: Sequence[KernelCost], predictor: Predictor) -> Predicted:
         target.calibrated,
         TimeParts(launch, memory, compute, latency),
         loops,
+        tuple(
+            LongKernel(row.instruction.name, row.runs, row.seconds, row.line)
+            for row in nlargest(_MOST_KERNELS, rows, key=lambda row: row.seconds)
+            if row.seconds
+        ),
     )
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from hloopt.numbers import seconds
-from hloopt.report.study import Study, StudyDevice, launch_text, result_text, time_text
+from hloopt.report.study import (
+    Study,
+    StudyDevice,
+    launch_text,
+    result_text,
+    study_json,
+    time_text,
+)
 from hloopt.report.study_table import bought_text, notes
 from hloopt.study.cells import Cell, TimeParts
 from hloopt.study.plan import ModuleRow, Strategy
@@ -35,16 +45,20 @@ _RESULTS: Final = {
 }
 
 
-def study_page(study: Study, made: str) -> str:
-    """The whole page; ``made`` says by what and when."""
+def study_page(study: Study, made: str, texts: Mapping[tuple[str, ...], str] | None = None) -> str:
+    """The whole page; ``made`` says by what and when.
+
+    ``texts`` are the paths of optimised modules from the page's folder, by module, strategy and target.
+    """
     title = escape(study.title or "A study of passes")
     modules = [row for row in study.modules if study.rows(row.name)]
     ids = {row.name: f"module-{number}" for number, row in enumerate(modules)}
     body = [
         _header(study, title, made),
         _problems(study),
+        _filters(study),
         _summary(study, modules, ids),
-        *(_module(study, row, ids) for row in modules),
+        *(_module(study, row, ids, texts or {}) for row in modules),
         _strategies(study.strategies),
         _notes(study),
     ]
@@ -53,9 +67,8 @@ def study_page(study: Study, made: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{title}</title>\n<style>\n{_STYLE.read_text()}</style>\n</head>\n<body>\n"
-        + "\n".join(filter(None, body))
-        + "\n</body>\n</html>\n"
+        f"<title>{title}</title>\n<style>\n{_STYLE.read_text()}{_hiding(study)}</style>\n"
+        "</head>\n<body>\n" + "\n".join(filter(None, body)) + "\n</body>\n</html>\n"
     )
 
 
@@ -69,8 +82,51 @@ def _header(study: Study, title: str, made: str) -> str:
     return (
         f"<header>\n<h1>{title}</h1>\n"
         f'<p class="soft">{", ".join(counts)}. Times as fast as <b>{escape(study.baseline)}</b>. '
-        f"{verdict} {escape(made)}</p>\n</header>"
+        f"{verdict} {escape(made)} {_download(study)}</p>\n</header>"
     )
+
+
+def _download(study: Study) -> str:
+    """A link that holds the file: what ``--json`` prints of the study."""
+    data = b64encode(json.dumps(study_json(study)).encode()).decode().replace("/", "%2F")
+    return (
+        f'<a download="study.json" href="data:application/json;base64,{data}">The data (JSON)</a>'
+    )
+
+
+def _choices(study: Study) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What may be hidden: a heading, and a class with its label each."""
+    groups = [
+        ("devices", [(f"d{number}", one.name) for number, one in enumerate(study.devices)]),
+        ("strategies", [(f"s{number}", one.name) for number, one in enumerate(study.strategies)]),
+    ]
+    return [group for group in groups if len(group[1]) > 1]
+
+
+def _filters(study: Study) -> str:
+    """Boxes that hide devices and strategies: by the style alone, since there are no scripts."""
+    fields = []
+    for heading, choices in _choices(study):
+        boxes = "".join(
+            f'<label><input type="checkbox" id="show-{key}" checked> {escape(label)}</label>'
+            for key, label in choices
+        )
+        fields.append(f"<fieldset><legend>Show {heading}</legend>{boxes}</fieldset>")
+    return f'<form class="filters soft">{"".join(fields)}</form>' if fields else ""
+
+
+def _hiding(study: Study) -> str:
+    return "".join(
+        f"body:has(#show-{key}:not(:checked)) .{key} {{ display: none; }}\n"
+        for _, choices in _choices(study)
+        for key, _ in choices
+    )
+
+
+def _number(study: Study, strategy: str) -> str:
+    """The class of a strategy's rows."""
+    names = [one.name for one in study.strategies]
+    return f"s{names.index(strategy)}"
 
 
 def _verdict(study: Study) -> str:
@@ -113,26 +169,41 @@ def _summary(study: Study, modules: Sequence[ModuleRow], ids: dict[str, str]) ->
         cells = []
         for device in timed:
             best = study.best(row.name, device.name)
+            about = f'class="{_device(study, device)}" data-device="{escape(device.name)}"'
             if best is None:
-                cells.append("<td>-</td>")
+                cells.append(f"<td {about}>-</td>")
                 continue
             ratio = study.over(best)
             line = f"{escape(best.strategy)}, {escape(seconds(best.seconds or 0.0))}"
             is_fact = ratio.is_clear and best.measured is not None
             strong = f"<b>{ratio}</b>" if is_fact else ratio
-            cells.append(f'<td>{strong}<br><span class="soft">{line}</span></td>')
+            cells.append(f'<td {about}>{strong}<br> <span class="soft">{line}</span></td>')
         link = f'<a href="#{ids[row.name]}">{escape(row.name)}</a>'
         rows.append(f'<tr><th scope="row">{link}</th>{"".join(cells)}</tr>')
-    heads = [f"{one.name}, {one.heading}" for one in timed]
-    return _table("The fastest of each module", ["module", *heads], rows)
+    heads = [(f"{one.name}, {one.heading}", _device(study, one)) for one in timed]
+    return _table("The fastest of each module", ["module", *heads], rows, kind="figures best")
 
 
-def _module(study: Study, row: ModuleRow, ids: dict[str, str]) -> str:
+def _device(study: Study, device: StudyDevice) -> str:
+    """The class of what is about a device."""
+    return f"d{study.devices.index(device)}"
+
+
+def _module(
+    study: Study, row: ModuleRow, ids: dict[str, str], texts: Mapping[tuple[str, ...], str]
+) -> str:
     about = [f"<code>{escape(row.file)}</code>"]
     if row.variant_of:
         parent = escape(row.variant_of)
         link = f'<a href="#{ids[row.variant_of]}">{parent}</a>' if row.variant_of in ids else parent
         about.append(f"a variant of {link}, whose baseline counts")
+    kept = [
+        f'<a href="{escape(quote(path))}">{escape(" for ".join(key[1:]))}</a>'
+        for key, path in texts.items()
+        if key[0] == row.name
+    ]
+    if kept:
+        about.append(f"text after {', '.join(kept)}")
     figures = [_figure(study, row, device) for device in study.devices]
     return (
         f'<section id="{ids[row.name]}">\n<h2>{escape(row.name)}</h2>\n'
@@ -147,7 +218,7 @@ def _figure(study: Study, row: ModuleRow, device: StudyDevice) -> str:
     if study.missing(row.name, device.name):
         why = found[0][1].problem if found else ""
         return (
-            f"<figure>\n<figcaption><h3>{escape(device.name)}</h3>"
+            f'<figure class="{_device(study, device)}">\n<figcaption><h3>{escape(device.name)}</h3>'
             f'<span class="doubt">no device</span><span class="soft">{escape(why)}</span>'
             "</figcaption></figure>\n"
         )
@@ -163,7 +234,30 @@ def _figure(study: Study, row: ModuleRow, device: StudyDevice) -> str:
     )
     table = _figures_table(study, device, found, f"{row.name} on {device.name}")
     folded = f"<details>\n<summary>Figures</summary>\n{table}</details>\n" if bars else table
-    return f"<figure>\n{caption}\n{bars}{folded}</figure>\n"
+    kernels = _kernels(study, row, device, found)
+    return (
+        f'<figure class="{_device(study, device)}">\n{caption}\n{bars}{folded}{kernels}</figure>\n'
+    )
+
+
+def _kernels(
+    study: Study, row: ModuleRow, device: StudyDevice, found: Sequence[tuple[Strategy, Cell]]
+) -> str:
+    """The kernels that take longest of each strategy, by the model, with the lines of the program."""
+    rows = [
+        f'<tr class="{_number(study, one.name)}"><th scope="row">{escape(one.name)}</th>'
+        f"<td><code>{escape(kernel.name)}</code></td><td>{escape(kernel.line or '-')}</td>"
+        f"<td>{kernel.runs:,}</td><td>{escape(seconds(kernel.seconds))}</td>"
+        f"<td>{kernel.seconds / (cell.predicted.seconds or 1.0):.0%}</td></tr>"
+        for one, cell in found
+        if cell.predicted is not None and not cell.same_as
+        for kernel in cell.predicted.longest
+    ]
+    if not rows:
+        return ""
+    heads = ["strategy", "kernel", "line", "runs", device.heading, "of all"]
+    table = _table(f"{row.name} on {device.name}", heads, rows, kind="figures kernels")
+    return f"<details>\n<summary>Longest kernels</summary>\n{table}</details>\n"
 
 
 def _longest(cells: Sequence[Cell]) -> float:
@@ -175,7 +269,8 @@ def _longest(cells: Sequence[Cell]) -> float:
 
 def _bar(study: Study, strategy: Strategy, cell: Cell, longest: float) -> str:
     """One row: name, bar, time, ratio to the baseline, what the step bought."""
-    marks = ["step"] if strategy.before or strategy.whole else []
+    marks = [_number(study, strategy.name)]
+    marks += ["step"] if strategy.before or strategy.whole else []
     marks += ["base"] if strategy.name == study.baseline else []
     marks += ["known"] if cell.measured is not None else []
     time = escape(time_text(cell))
@@ -260,9 +355,10 @@ def _figures_table(
             str(study.over(cell)) if cell.seconds else "-",
             *([bought_text(study, cell)] if is_ladder else []),
         ]
-        mark = ' class="base"' if strategy.name == study.baseline else ""
+        mark = " base" if strategy.name == study.baseline else ""
         rows.append(
-            f'<tr{mark}><th scope="row">{escape(strategy.name)}</th>'
+            f'<tr class="{_number(study, strategy.name)}{mark}">'
+            f'<th scope="row">{escape(strategy.name)}</th>'
             + "".join(f"<td>{escape(text)}</td>" for text in texts)
             + f'<td class="{_RESULTS.get(results, "")}">{escape(result_text(cell))}</td></tr>'
         )
@@ -315,9 +411,18 @@ def _notes(study: Study) -> str:
     return f'<h2>About the figures</h2>\n<ul class="notes soft">\n{items}</ul>'
 
 
-def _table(caption: str, heads: Sequence[str], rows: Iterable[str], kind: str = "figures") -> str:
-    """``rows`` are HTML already; caption and heads are texts."""
-    columns = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+def _table(
+    caption: str,
+    heads: Sequence[str | tuple[str, str]],
+    rows: Iterable[str],
+    kind: str = "figures",
+) -> str:
+    """``rows`` are HTML already; caption and heads are texts, with a class or without."""
+    pairs = [(head, "") if isinstance(head, str) else head for head in heads]
+    columns = "".join(
+        f'<th scope="col"{f" class={name!r}" if name else ""}>{escape(head)}</th>'
+        for head, name in pairs
+    )
     return (
         f'<div class="table"><table class="{kind}">\n<caption>{escape(caption)}</caption>\n'
         f"<thead><tr>{columns}</tr></thead>\n<tbody>\n{chr(10).join(rows)}\n</tbody>\n</table></div>\n"

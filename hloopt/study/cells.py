@@ -9,7 +9,16 @@ from hloopt.dataclass import dataclass
 from hloopt.runtime.timing import Timing
 from hloopt.study.devices import DeviceUse
 
-__all__ = ["Cell", "CellResults", "Checked", "Counts", "Measured", "Predicted", "TimeParts"]
+__all__ = [
+    "Cell",
+    "CellResults",
+    "Checked",
+    "Counts",
+    "LongKernel",
+    "Measured",
+    "Predicted",
+    "TimeParts",
+]
 
 CellResults: TypeAlias = Literal["equal", "within tolerance", "differ", "not verified"]
 
@@ -71,10 +80,21 @@ class TimeParts:
 
 
 @dataclass(frozen=True, slots=True)
+class LongKernel:
+    """One of the kernels that take longest: seconds of all of its runs, and the first of the user's lines."""
+
+    name: str
+    runs: int
+    seconds: float
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
 class Predicted:
     """Seconds of one run on a target by a cost model; ``calibrated`` as the target says.
 
-    loops  kernels that are a whole loop, which have a model of their own
+    loops    kernels that are a whole loop, which have a model of their own
+    longest  those that take most of the time
     """
 
     target: str
@@ -82,6 +102,7 @@ class Predicted:
     calibrated: bool
     parts: TimeParts
     loops: int = 0
+    longest: tuple[LongKernel, ...] = ()
 
     @property
     def seconds(self) -> float:

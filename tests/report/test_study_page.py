@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
-from hloopt.report.study import Ratio, Study, StudyDevice
+from hloopt.report.study import Ratio, Study, StudyDevice, study_json
 from hloopt.report.study_page import study_page
 from hloopt.rewrite import Pipeline
 from hloopt.runtime.timing import Timing
@@ -18,7 +21,7 @@ from hloopt.study.plan import ModuleRow, Strategy
 from tests.helpers.support import invoke
 
 EVIL = '<script>alert("x")</script>'
-_VOID = {"meta", "br"}
+_VOID = {"meta", "br", "input"}
 
 
 class _Reader(HTMLParser):
@@ -108,10 +111,31 @@ def test_it_is_one_page_without_network_or_scripts(page: str) -> None:
     tags = read(page).tags
     policy = next(attributes for tag, attributes in tags if "http-equiv" in attributes)
     assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'"
-    links = [attributes["href"] for tag, attributes in tags if tag == "a"]
+    anchors = [attributes for tag, attributes in tags if tag == "a"]
+    links = [one["href"] for one in anchors if "download" not in one]
     ids = {attributes.get("id") for _, attributes in tags}
     assert links
     assert all(link is not None and link[0] == "#" and link[1:] in ids for link in links)
+
+
+def test_the_data_is_in_the_page(page: str) -> None:
+    """A link that downloads what ``--json`` prints."""
+    (link,) = re.findall(r'href="data:application/json;base64,([^"]*)"', page)
+    assert json.loads(b64decode(unquote(link))) == study_json(made())
+
+
+def test_devices_and_strategies_can_be_hidden(page: str) -> None:
+    """Each has a box, whose rule hides what is of its class."""
+    boxes = re.findall(r'<input type="checkbox" id="show-(\w+)" checked>', page)
+    assert boxes == re.findall(r"body:has\(#show-(\w+):not\(:checked\)\) \.\1 \{", page)
+    study = made()
+    assert len(boxes) == len(study.devices) + len(study.strategies)
+    used = {
+        name
+        for _, attributes in read(page).tags
+        for name in (attributes.get("class") or "").split()
+    }
+    assert set(boxes) <= used
 
 
 def test_names_are_text(page: str) -> None:
@@ -127,7 +151,7 @@ def test_bars_are_as_long_as_the_times(page: str) -> None:
         ("launch", "50.000"), ("memory", "25.000"), ("compute", "12.500"), ("latency", "12.500"),
         ("launch", "25.000"), ("memory", "12.500"), ("compute", "12.500"), ("launch", "12.500"),
     ]  # fmt: skip
-    assert '<li class="known"' in page or '<li class="base known"' in page  # measured: in bold
+    assert re.search(r'<li class="[\w ]*\bknown"', page)  # measured: in bold
     assert ("measured", "80.000") in widths  # half of the runs take up to 4 ms, which is cut off
     assert '<i class="whisker" style="left:40.000%;width:60.000%"></i>' in page
 
@@ -186,7 +210,7 @@ def test_only_times_that_part_are_coloured(
         study.cells.append(Cell("m", one.name, "cpu", "measured", measured=measured))
     page = study_page(study, "")
     assert f'<span class="chip{mark}">bought {ratio}</span>' in page
-    assert (f"<td><b>{ratio}</b>" in page) == bool(mark)
+    assert (f'data-device="cpu"><b>{ratio}</b>' in page) == bool(mark)
     assert ("~ where times overlap" in page) == (not mark)
     assert ("vary by more than a fifth" in page) == (not mark)
 
@@ -209,7 +233,16 @@ def test_the_command_writes_it_whole(tmp_path: Path) -> None:
     result = invoke("study", str(module), *words)
     assert result.exit_code == 0, result.stderr
     assert [path.name for path in out.parent.iterdir()] == ["study.html"]
-    assert "NVIDIA H200" in "".join(read(out.read_text()).text)
+    found = read(out.read_text())
+    assert "NVIDIA H200" in "".join(found.text)
+    assert "Longest kernels" in "".join(found.text)
+    result = invoke("study", str(module), *words, "--out", str(tmp_path / "kept"))
+    assert result.exit_code == 0, result.stderr
+    links = [
+        attributes.get("href") or "" for tag, attributes in read(out.read_text()).tags if tag == "a"
+    ]
+    assert "../kept/m/O1.h200.hlo" in links or "../kept/m/O1.hlo" in links
+    assert (tmp_path / "kept/m").is_dir()
 
 
 @pytest.mark.parametrize(

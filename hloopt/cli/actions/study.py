@@ -63,7 +63,8 @@ def execute(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     if options.html is not None:
         now = datetime.now().astimezone()
         made = f"Made by hloopt {__version__}, {now:%Y-%m-%d %H:%M}."
-        write_text(options.html, study_page(study, made), options.html)
+        page = study_page(study, made, runner.keep.texts(options.html))
+        write_text(options.html, page, options.html)
     ctx.exit(_code(study, verdicts, code))
 
 
