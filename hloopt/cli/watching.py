@@ -16,11 +16,11 @@ from hloopt.cli.outputs import hlo_text
 from hloopt.dataclass import dataclass
 from hloopt.driver.writing import write_text
 from hloopt.errors import UsageError
+from hloopt.fusion.provenance import Provenance
 from hloopt.rewrite.runner import check_names
 
 if TYPE_CHECKING:
     from hloopt.driver.passes import Chosen
-    from hloopt.fusion.provenance import Provenance
     from hloopt.report.remarks import PlacedRemark
     from hloopt.rewrite import Pipeline, PipelineReport, Watcher
 
@@ -74,8 +74,6 @@ class Watching:
         """The watchers of the passes; texts begin with ``name``, the module's file, unless it is empty."""
         made: list[Watcher] = []
         if self._has_remarks and self.remarks != "passed":
-            from hloopt.fusion.provenance import Provenance
-
             self._provenance = Provenance(choice.histories)
             made.append(self._provenance)
         if self.print_before or self.print_after or self.print_changed:
