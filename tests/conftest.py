@@ -85,7 +85,7 @@ def _no_garbage_is_looked_for() -> Iterator[None]:
 def _emulated_programs_are_compiled_quickly() -> Iterator[None]:
     """Most tests run a program of the emulator once, which takes less time than optimising it.
 
-    The slow tests and those of the emulator itself have it optimised.
+    The slow tests have it optimised, and so do those that ask for ``optimised_on_the_emulator``.
     """
 
     def build(text: str, **options: Any) -> Path:
@@ -94,6 +94,14 @@ def _emulated_programs_are_compiled_quickly() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if not os.environ.get("HLOOPT_SLOW"):
             patch.setattr(device, "build_program", build)
+        yield
+
+
+@pytest.fixture
+def optimised_on_the_emulator(_emulated_programs_are_compiled_quickly: None) -> Iterator[None]:
+    """Programs as users have them, where their loops are long or the compiler's options are what is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "build_program", toolchain.build_program)
         yield
 
 

@@ -74,6 +74,7 @@ def test_pages_list_what_lies_beside_them() -> None:
     assert [row.name for row in LOOPS] == recorded
 
 
+@pytest.mark.usefixtures("optimised_on_the_emulator")
 def test_the_naive_program_is_launched_once() -> None:
     """All 1,000 steps of 2,048 environments are one launch, and nothing else is; results are XLA's."""
     module, better = fused("cartpole/naive")

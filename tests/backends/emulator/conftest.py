@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloopt.backends.emulator import EmulatorDevice, check_emulator, device, toolchain
+from hloopt.backends.emulator import EmulatorDevice, check_emulator
 from hloopt.errors import DeviceError
 from hloopt.kernels.spec import ArgumentRole
 from hloopt.runtime.device import Pointer, PointerArgument
@@ -63,12 +63,9 @@ def compiler() -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _programs_are_optimised(_emulated_programs_are_compiled_quickly: None) -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _optimised(optimised_on_the_emulator: None) -> None:
     """As users have them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device, "build_program", toolchain.build_program)
-        yield
 
 
 @pytest.fixture
