@@ -115,7 +115,7 @@ def rounded(name: str, value: Fraction | float) -> float:
     if isinstance(value, float) and not math.isfinite(value):
         return _beyond(form, math.copysign(1, value)) if math.isinf(value) else _no_number(form)
     sign = math.copysign(1, value) if isinstance(value, float) else -1.0 if value < 0 else 1.0
-    size = abs(Fraction(value))
+    size = abs(value if isinstance(value, Fraction) else Fraction(value))
     if form.specials == "scale":
         return _scale(size) if sign > 0 else math.nan
     power = max(_exponent(size), form.least_exponent) if size else form.least_exponent
@@ -176,11 +176,11 @@ def encoded(name: str, number: float) -> int:
     sign = (math.copysign(1, number) < 0) << top
     if math.isinf(number):
         return sign | ((1 << form.exponent) - 1) << form.mantissa
-    size = Fraction(abs(number))
-    power = max(_exponent(size), form.least_exponent) if size else form.least_exponent
-    count = size / Fraction(2) ** (power - form.mantissa)
-    assert count.denominator == 1, f"{number} is no {name}"
-    whole = count.numerator
+    size = abs(number)
+    power = max(math.frexp(size)[1] - 1, form.least_exponent) if size else form.least_exponent
+    count = math.ldexp(size, form.mantissa - power)  # below 2^53, so that it is exact
+    whole = int(count)
+    assert count == whole, f"{number} is no {name}"
     if whole < 1 << form.mantissa:  # subnormal
         return sign | whole
     return sign | (power + form.bias) << form.mantissa | (whole - (1 << form.mantissa))
