@@ -20,7 +20,7 @@ __all__ = ["command"]
         "Passes": COMMON_PASSES,
         "Kernels": KERNELS.names,
         "Input": PICKED,
-        "Output": ("output", "header", "python", "weights", "march", "as_json"),
+        "Output": ("output", "header", "python", "wheel", "weights", "march", "as_json"),
     },
 )
 @click.argument("file", type=click.Path())
@@ -30,7 +30,6 @@ __all__ = ["command"]
 @click.option(
     "-o",
     "--output",
-    required=True,
     metavar="OUT",
     help="Write this library: libNAME.so or libNAME.a. One that ends in .a is to link statically; its "
     "functions begin with NAME_.",
@@ -40,6 +39,12 @@ __all__ = ["command"]
     "--python",
     metavar="FILE.py",
     help="Write a Python module that loads the library. It needs NumPy only.",
+)
+@click.option(
+    "--wheel",
+    metavar="FOLDER",
+    help="Write a package for pip into this folder. It is imported as NAME, holds the library and needs "
+    "NumPy only.",
 )
 @click.option(
     "--weights",
@@ -73,5 +78,6 @@ def command() -> None:
     Example:
       hloopt build dump.txt -o libmodel.so --header model.h --python model.py
       hloopt build dump.txt -o libmodel.a --header model.h --march x86-64-v3
+      hloopt build dump.txt --wheel dist
       cc main.c libmodel.a -lm -lpthread
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ from hloopt.exports.library.compiling import library_compiler
 from hloopt.exports.library.interface import Interface, interface_of
 from hloopt.exports.library.names import prefix_of
 from hloopt.exports.library.unit import DATA, HEADER, PAGE, file_head, run_name, write_unit
+from hloopt.exports.library.wheel import WheelPackage, check_importable
+from hloopt.exports.text import printable
 from hloopt.ir.build import clone_module
 
 if TYPE_CHECKING:
@@ -37,34 +40,59 @@ _STATIC: Final = ".a"
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What is written: the library, and its ``header``, ``python`` module and ``weights`` where named."""
+    """What is written: the library ``output``, its ``header``, ``python`` module and ``weights`` where named.
 
-    output: str
+    ``wheel`` is a folder for a package; then the library need not be written beside it.
+    """
+
+    output: str | None = None
     header: str | None = None
     python: str | None = None
     weights: str | None = None
+    wheel: str | None = None
     march: str = "native"
 
     def __post_init__(self) -> None:
+        self._check_output()
+        if self.output is None and self.wheel is None:
+            raise UsageError("nothing is to be written: give -o libNAME.so, or --wheel FOLDER")
+        if self.wheel is not None and Path(self.wheel).exists() and not Path(self.wheel).is_dir():
+            raise UsageError(f"--wheel {self.wheel}: not a folder")
+        named = [Path(one).resolve() for one in self.files.values()]
+        if len(set(named)) < len(named):
+            raise UsageError("two of the files to write are the same one")
+
+    def _check_output(self) -> None:
+        if self.output is None:
+            if self.python is not None:
+                raise UsageError("--python loads a shared library: name it by -o libNAME.so")
+            return
         if not self.output.endswith((*_SHARED, _STATIC)):
             raise UsageError(f"-o {self.output}: the name of a library ends with .so, .dylib or .a")
-        if self.python is not None and self.output.endswith(_STATIC):
-            raise UsageError("--python loads a shared library: -o has to end with .so")
+        for option in ("python", "wheel"):
+            if getattr(self, option) is not None and self.output.endswith(_STATIC):
+                raise UsageError(f"--{option} loads a shared library: -o has to end with .so")
         if self.python is not None and _would_shadow(Path(self.output), Path(self.python)):
             name = Path(self.output).name
             raise UsageError(
                 f"--python {self.python} beside {name}: Python would import the library in its place; "
                 f"call that lib{name}"
             )
-        named = [Path(one).resolve() for one in self.files.values()]
-        if len(set(named)) < len(named):
-            raise UsageError("two of the files to write are the same one")
 
     @property
     def files(self) -> dict[str, str]:
-        """What is written, and where."""
-        more = {"header": self.header, "python": self.python, "weights": self.weights}
-        return {"library": self.output} | {name: path for name, path in more.items() if path}
+        """What is written, and where, but for the wheel, whose name says what is in it."""
+        named = {
+            "library": self.output,
+            "header": self.header,
+            "python": self.python,
+            "weights": self.weights,
+        }
+        return {name: path for name, path in named.items() if path}
+
+    def library_of(self, module: Module) -> str:
+        """The name of the library's file: that of ``output``, or one after the module."""
+        return Path(self.output or f"lib{prefix_of(module.name)}.so").name
 
 
 def _would_shadow(library: Path, script: Path) -> bool:
@@ -113,26 +141,33 @@ class BuiltLibrary(Displayed):
 
 def build(
     module: Module | str | Path,
-    output: str | Path,
+    output: str | Path | None = None,
     *,
     pipeline: Given | None = None,
     header: str | Path | None = None,
     python: str | Path | None = None,
     weights: str | Path | None = None,
+    wheel: str | Path | None = None,
     march: str = "native",
 ) -> BuiltLibrary:
     """What ``hloopt build`` does: a module as a library of C that needs neither Python nor hloopt.
 
     ``output`` ends with ``.so``, ``.dylib`` or ``.a``; the module is optimised by ``pipeline`` (as ``optimize``
-    takes it; O2 by default).  ``header``, ``python`` and ``weights`` name further files, ``march`` the
-    processor.
+    takes it; O2 by default).  ``header``, ``python`` and ``weights`` name further files, ``wheel`` a folder for
+    a package of Python with the library in it, ``march`` the processor.
 
     Raises ``UsageError`` for files that cannot be written, ``UnsupportedError`` for what only Python runs,
     ``DeviceError`` where no compiler is there.
     """
-    files = {"header": header, "python": python, "weights": weights}
+    files = {
+        "output": output,
+        "header": header,
+        "python": python,
+        "weights": weights,
+        "wheel": wheel,
+    }
     named = {name: None if path is None else str(path) for name, path in files.items()}
-    options = BuildOptions(str(output), **named, march=march)
+    options = BuildOptions(**named, march=march)
     with ExitStack() as stack:
         kernels = KernelOptions()
         chosen = choose_passes(PassOptions(passes=pipeline), kernels, "host")
@@ -148,8 +183,13 @@ def build_from(
     compiler = library_compiler(options.march)
     for path in options.files.values():
         check_writable(path)
+    if options.wheel is not None:
+        check_writable(str(Path(options.wheel) / "package.whl"))
     notes = list(chosen.run(module).notes)
-    prefix = prefix_of(Path(options.output).name.rpartition(".")[0])
+    called = options.library_of(module)
+    prefix = prefix_of(called.rpartition(".")[0])
+    if options.wheel is not None:
+        check_importable(prefix)
     prepared, more = prepare_library(module, selection, run_name(prefix))
     notes += more
     interface = interface_of(prepared.module, prepared.plan, prefix)
@@ -173,17 +213,42 @@ def build_from(
         (folder / HEADER).write_text(texts["header"], encoding="utf-8")
         objects = compiler.objects(prefix, prepared.source, unit, folder)
         linked = folder / "library"
-        if options.output.endswith(_STATIC):
+        if called.endswith(_STATIC):
             compiler.archive(objects, linked)
         else:
-            compiler.link(objects, linked, Path(options.output).name)
-        write_file(options.output, linked)
+            compiler.link(objects, linked, called)
+        files = dict(options.files)
+        if options.output is not None:
+            write_file(options.output, linked)
         if options.weights is not None:
             write_file(options.weights, folder / DATA)
+        if options.wheel is not None:
+            within = {called: linked}
+            if options.weights is not None:
+                within[Path(options.weights).name] = folder / DATA
+            package = _package(interface, made, compiler.machine, within, options.march)
+            package.write(folder / package.file_name)
+            files["wheel"] = str(Path(options.wheel) / package.file_name)
+            write_file(files["wheel"], folder / package.file_name)
     for what, text in texts.items():
         if what in options.files:
             write_text(options.files[what], text, module.name)
-    return BuiltLibrary(options.files, made, options.march, interface), notes
+    return BuiltLibrary(files, made, options.march, interface), notes
+
+
+def _package(
+    interface: Interface, build: str, machine: str, files: Mapping[str, Path], march: str
+) -> WheelPackage:
+    """The package of a build; ``files`` are the library and, where it has one, the file of weights."""
+    library, *weights = files
+    return WheelPackage(
+        interface.prefix,
+        build,
+        machine,
+        f"{printable(interface.module)} compiled by hloopt ({march})",
+        write_python(interface, build, library, weights[0] if weights else None),
+        tuple(files.items()),
+    )
 
 
 def _write_data(interface: Interface, path: Path, head: bytes) -> None:

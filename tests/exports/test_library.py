@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -568,7 +569,7 @@ def test_what_a_library_cannot_have(name: str, tmp_path: Path) -> None:
         ),
         (("-o", "m.so", "--header", "./m.so"), "two of the files to write are the same one"),
         (("-o", "missing.hlo/m.so"), "missing.hlo/m.so: "),
-        ((), "Missing option '-o'"),
+        ((), "nothing is to be written"),
         (("-o", "m.so", "--march", "z80"), "'z80' is not one of"),
     ],
 )
@@ -657,3 +658,56 @@ def test_a_processor_without_the_instructions(tmp_path: Path) -> None:
     assert {"avx2", "fma", "bmi2"} <= set(library_compiler("x86-64-v3").features)
     assert "avx512f" not in library_compiler("x86-64-v3").features
     assert "avx512vl" in library_compiler("x86-64-v4").features
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_a_wheel_installs_and_runs(weights: bool, tmp_path: Path) -> None:
+    """By pip, away from what built it; each file is in the record, and equal builds are equal to the byte."""
+    module, x = hloopt.parse(SCALED), np.linspace(-1, 1, 1024, dtype=np.float32).reshape(4, 256)
+    options: dict[str, Any] = {"weights": tmp_path / "scale.bin"} if weights else {}
+    wheels = []
+    for folder in ("one", "other"):
+        made = hloopt.build(module, wheel=tmp_path / folder, **options)
+        wheels.append(Path(made.files["wheel"]))
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    name, version, *tag = wheels[0].stem.split("-")
+    assert (name, tag[:2]) == ("scaled", ["py3", "none"])
+    assert made.build.startswith(version.removeprefix("0+g"))
+    with ZipFile(wheels[0]) as archive:
+        names = set(archive.namelist())
+        table = archive.read(f"scaled-{version}.dist-info/RECORD").decode()
+    assert {line.split(",")[0] for line in table.splitlines()} == names
+    assert ("scaled/scale.bin" in names) is weights
+    site = tmp_path / "site"
+    flags = ["--quiet", "--no-deps", "--no-index", "--no-compile", "--target", str(site)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *flags, str(wheels[0])], check=True)
+    for folder in ("one", "other"):
+        shutil.rmtree(tmp_path / folder)
+    (result,) = natively(SCALED, [x])
+    script = loaded(site / "scaled" / "__init__.py")
+    assert script.Program()(x).tobytes() == result.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing is to be written: give -o libNAME.so, or --wheel FOLDER"),
+        (["-o", "libjson.so", "--wheel", "d"], "a package 'json' would stand in the way"),
+        (["-o", "liblambda.so", "--wheel", "d"], "'lambda' is a keyword of Python"),
+        (
+            ["-o", "libx.a", "--wheel", "d"],
+            "--wheel loads a shared library: -o has to end with .so",
+        ),
+        (["--python", "x.py"], "--python loads a shared library: name it by -o libNAME.so"),
+        (["--wheel", "FILE"], "not a folder"),
+    ],
+)
+def test_wheels_that_cannot_be(arguments: list[str], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.hlo"
+    file.write_text(SCALED)
+    given = [one.replace("FILE", str(file)) for one in arguments]
+    given = [str(tmp_path / one) if one in ("d", "x.py") else one for one in given]
+    found = invoke("build", str(file), *given)
+    assert found.exit_code == 2
+    assert said in " ".join(found.stderr.split())
+    assert not (tmp_path / "d").exists()
