@@ -42,7 +42,7 @@ __all__ = ["command"]
 )
 @click.option(
     "--wheel",
-    metavar="FOLDER",
+    metavar="DIR",
     help="Write a package for pip into this folder. It is imported as NAME, holds the library and needs "
     "NumPy only.",
 )

@@ -55,7 +55,7 @@ class BuildOptions:
     def __post_init__(self) -> None:
         self._check_output()
         if self.output is None and self.wheel is None:
-            raise UsageError("nothing is to be written: give -o libNAME.so, or --wheel FOLDER")
+            raise UsageError("nothing is to be written: give -o libNAME.so, or --wheel DIR")
         if self.wheel is not None and Path(self.wheel).exists() and not Path(self.wheel).is_dir():
             raise UsageError(f"--wheel {self.wheel}: not a folder")
         named = [Path(one).resolve() for one in self.files.values()]

@@ -691,7 +691,7 @@ def test_a_wheel_installs_and_runs(weights: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "nothing is to be written: give -o libNAME.so, or --wheel FOLDER"),
+        ([], "nothing is to be written: give -o libNAME.so, or --wheel DIR"),
         (["-o", "libjson.so", "--wheel", "d"], "a package 'json' would stand in the way"),
         (["-o", "liblambda.so", "--wheel", "d"], "'lambda' is a keyword of Python"),
         (
