@@ -23,26 +23,21 @@ A fusion that goes on with what it reduces computes each op once: native keeps t
 A loop branches where it pads rows: the place of an element in its row decides whether it is computed.  (Loops
 are cut where the parts of a concatenate meet.)  All figures are measured by ``tests/benchmarks/host_costs.py``.
 
-Matrix products that a BLAS makes take
+Matrix products by themselves are in ``host_products.py``.
 
-    time = max(flops / peak, bytes / bandwidth) + 2 * (A + B) / second-level cache + 2 * C / bandwidth of C
-
-A BLAS copies blocks of both matrices into panels in the order in which its innermost loop reads them, which
-pays where each element is used often: K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix
-Multiplication", ACM TOMS 34(3), 2008.  The panels are written to the second-level cache and read from it.  The
-result is set to zero before, then read and written again (OpenBLAS, ``driver/level3/level3.c``), in the
-second-level cache where it fits.  So a product too thin to compute much moves its bytes three times.
-
-The device ``native`` calls a BLAS for products with a side below ``LEAST_SIDE``, unless they are small: others
-are kernels of its own, which write their results once, and several side by side are not priced here.
+A loop has short rows where an array of fewer dimensions keeps it from being one loop over all elements: then it
+computes with few lanes, ``short_rows`` times as long by the elements of a row.  Columns of products with such
+arrays, fewer beside each other than fill vectors, are added up number by number: ``narrow_columns`` times as
+long.  Both are in the price of a kernel that runs in the end, not in those that fusion decides by.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
@@ -50,10 +45,8 @@ from typing import Any, ClassVar, Final
 from hloopt.analysis.emitters.kind import has_kernel
 from hloopt.cost_models.contention import scatter_root
 from hloopt.cost_models.counting import OpCounting
-from hloopt.cost_models.gemm import product_shape
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import NOTHING, RunTime
-from hloopt.cost_models.roofline import product_of
 from hloopt.cost_models.usage import Usage
 from hloopt.ir import Computation, Instruction
 from hloopt.ir.walk import slots_of
@@ -62,24 +55,13 @@ from hloopt.targets import Target
 from hloopt.types import DTYPES, ArrayShape, TupleShape
 
 __all__ = [
-    "BLAS",
-    "LEAST_SIDE",
     "LONGEST_WINDOW",
-    "MOST_PRODUCTS",
     "HostModel",
     "additions",
-    "blas_run_time",
     "counting",
     "kernel_costs",
+    "measured",
 ]
-
-BLAS: Final = "blas"
-"""The name of this model in reports."""
-
-LEAST_SIDE: Final = 8
-"""Rows and columns from which native's tiles are full enough."""
-MOST_PRODUCTS: Final = 48**3
-"""Up to here a loop beats a call of BLAS, which takes 2 us to get there (measured with f32 and AVX-512)."""
 
 LONGEST_WINDOW: Final = 64
 """Elements of a window that a loop reads for each result: longer ones are usually cumulative, else NumPy's."""
@@ -88,8 +70,11 @@ _RUNNING_CYCLES: Final = (0.5, 0.2)
 (of 0.23 to 0.29 and 0.07 to 0.31 ns measured at 3 GHz, memory included, f32[64,8192], f32[8192,64] and
 f32[360,160,120])."""
 
-_TYPES: Final = frozenset({"f32", "f64", "c64", "c128"})
 _LANE_BITS: Final = 32
+_COLUMNS: Final = 32
+"""Columns of f32 side by side from which on native adds them up as vectors."""
+_UNROLLED: Final = 8
+"""Elements from which on a sum is a loop."""
 _FILE: Final = Path(__file__).parent / "host.toml"
 
 
@@ -111,6 +96,8 @@ class HostModel(KeptTimes):
         costs = kernel_costs()
         self.launch_ns = costs["step_ns"]
         self._branching = costs["branching"]
+        self._narrow_columns = costs["narrow_columns"]
+        self._short_rows = {int(size): times for size, times in measured("short_rows").items()}
         self._l1, self._l2 = costs["l1_bytes_per_ns"], costs["l2_bytes_per_ns"]
         self._memory = target.memory_bandwidth * 1e-9
         self._lanes = target.clock_ghz * lanes
@@ -124,6 +111,16 @@ class HostModel(KeptTimes):
         usage = self._usage(instruction)
         reads = _reads(instruction, usage)
         return self._time(usage.flops, reads, usage.bytes_written, self._branches(instruction))
+
+    def launched_run_time(self, instruction: Instruction) -> RunTime:
+        """As ``run_time``, with what vectors idle in short rows and narrow columns."""
+        found = self.run_time(instruction)
+        row, is_narrow = _row(_body(instruction))
+        longer = self._narrow_columns if is_narrow else self._short_rows.get(row, 1.0)
+        if longer == 1.0:
+            return found
+        idle = found.compute_ns * (longer - 1)
+        return replace(found, compute_ns=found.compute_ns + idle, exec_ns=found.exec_ns + idle)
 
     def run_once(self, instruction: Instruction) -> RunTime:
         """Of a kernel that computes each op of a fusion once and keeps what other ops read again."""
@@ -203,13 +200,48 @@ class HostModel(KeptTimes):
     def _branches(self, instruction: Instruction) -> bool:
         known = self._forks.get(instruction)
         if known is None:
-            ops: Computation | tuple[Instruction] = (instruction,)
-            if instruction.opcode == "fusion":
-                ops = instruction.attributes["calls"]
             known = self._forks[instruction] = any(
-                op.opcode == "pad" and _pads_rows(op) for op in ops
+                op.opcode == "pad" and _pads_rows(op) for op in _body(instruction)
             )
         return known
+
+
+def _body(kernel: Instruction) -> Sequence[Instruction]:
+    return tuple(kernel.calls) if kernel.opcode == "fusion" else (kernel,)
+
+
+def _row(ops: Sequence[Instruction]) -> tuple[int, bool]:
+    """The elements of the innermost loop of a kernel, 0 for one over all; whether it adds up narrow columns.
+
+    A broadcast makes loops of a row's dimensions: those that it repeats and those that it does not.
+    """
+    spread = [
+        _run(op) for op in ops if op.opcode == "broadcast" and op.operands[0].array.elements > 1
+    ]
+    if not spread:
+        return 0, False
+    for op in ops:
+        if op.opcode != "reduce" or not op.is_array:
+            continue
+        source = op.operands[0].array
+        last = max((dim for dim, size in enumerate(source.dims) if size > 1), default=0)
+        if last in op.dimensions:
+            return 0, False
+        depth = prod(source.dims[dim] for dim in op.dimensions)
+        if source.dims[last] < _COLUMNS and depth >= _UNROLLED:
+            return source.dims[last], True
+    return min(spread), False
+
+
+def _run(spread: Instruction) -> int:
+    """The elements of the last dimensions that a broadcast all repeats, or all takes from its operand."""
+    kept, size = set(spread.dimensions), 1
+    dims = [at for at, count in enumerate(spread.array.dims) if count > 1]
+    for at in reversed(dims):
+        if (at in kept) != (dims[-1] in kept):
+            break
+        size *= spread.array.dims[at]
+    return size
 
 
 def _reduces_inside(kernel: Instruction) -> bool:
@@ -271,9 +303,14 @@ def _tables() -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(_FILE.read_text())
 
 
+def measured(name: str) -> Mapping[str, Any]:
+    """A table of the file."""
+    return MappingProxyType(_tables()[name])
+
+
 def kernel_costs() -> Mapping[str, float]:
     """What is known of kernels as a whole, by the names in the file."""
-    return MappingProxyType(_tables()["kernels"])
+    return measured("kernels")
 
 
 @cache
@@ -289,22 +326,3 @@ def additions() -> Mapping[tuple[str, str], int]:
             for dtype in DTYPES
         }
     )
-
-
-def blas_run_time(kernel: Instruction, least: RunTime, target: Target) -> RunTime | None:
-    """Of a product that native has a BLAS make, from the least that it takes; None for all others."""
-    product = product_of(kernel)
-    if target.kind != "cpu" or product is None or product.opcode != "dot":
-        return None
-    shape = product_shape(product)
-    if shape is None or shape.dtype not in _TYPES or shape.batch > 1:
-        return None
-    if not 1 < min(shape.rows, shape.columns) < LEAST_SIDE:
-        return None
-    if shape.rows * shape.columns * shape.depth <= MOST_PRODUCTS:
-        return None
-    cache = kernel_costs()["l2_bytes_per_ns"]
-    given = (shape.rows + shape.columns) * shape.depth * shape.element_bytes
-    made = shape.rows * shape.columns * shape.element_bytes
-    result = cache if made <= target.l2_size else target.memory_bandwidth * 1e-9
-    return replace(least, exec_ns=least.exec_ns + 2 * given / cache + 2 * made / result)

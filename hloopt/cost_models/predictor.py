@@ -1,7 +1,7 @@
 """How long each kernel of a module takes: the one price that every report shows.
 
-A cost model prices what XLA writes as code, ``gemm`` the products that libraries run, ``blas`` those of
-the host's, and the roofline what no model covers: other libraries, other devices, the rest of the host.
+A cost model prices what XLA writes as code, ``gemm`` the products that libraries run, ``host-products`` those
+of the host, and the roofline what no model covers: other libraries, other devices, the rest of the host.
 Scatters take as long as their updates wait for each other at least (``contention.py``).
 """
 
@@ -15,7 +15,8 @@ from hloopt.cost_models.collectives import LINKS, collective_run_time
 from hloopt.cost_models.contention import waiting_ns
 from hloopt.cost_models.gemm import NAME as GEMM
 from hloopt.cost_models.gemm import gemm_run_time
-from hloopt.cost_models.host import BLAS, blas_run_time
+from hloopt.cost_models.host_products import NAME as HOST_PRODUCTS
+from hloopt.cost_models.host_products import host_product_time
 from hloopt.cost_models.matrix_units import NAME as MATRIX_UNITS
 from hloopt.cost_models.matrix_units import matrix_unit_run_time
 from hloopt.cost_models.model import Bound, CostModel, RunTime
@@ -73,8 +74,8 @@ class Predictor:
             found = gemm_run_time(kernel, self.target)
             if found is not None:
                 return found, GEMM
-            found = blas_run_time(kernel, least, self.target)
-            return (least, ROOFLINE) if found is None else (found, BLAS)
+            found = host_product_time(kernel, least, self.target)
+            return (least, ROOFLINE) if found is None else (found, HOST_PRODUCTS)
         linked = collective_run_time(kernel, self.target)
         if linked is not None and self.model.name != ROOFLINE:
             return linked, LINKS

@@ -13,6 +13,7 @@ from hloopt.findings.kind_tries import GroupTries, KindGroups, KindTries, Search
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.planning import ProgramPlan
 from hloopt.findings.trials import Subject, Tried
+from hloopt.process import add_note
 from hloopt.prover.processes import ChildProcess, StoppedWork, can_work_beside
 
 __all__ = ["TriedAhead", "TriedBeside"]
@@ -58,6 +59,11 @@ def _received(sent: _Sent, subject: Subject) -> _Pair:
     return row, tried
 
 
+def _note(stopped: StoppedWork) -> None:
+    """Say that the other process has failed: the search takes longer, and finds the same."""
+    add_note(f"a second process {stopped.reason}: one process has tried all changes instead")
+
+
 class TriedAhead:
     """The kinds whose candidates are found and tried without the plan of the whole module.
 
@@ -84,6 +90,7 @@ class TriedAhead:
         """What became of the candidates, by the names of kinds; others are to be tried with the plan."""
         found = {} if self._child is None else self._child.answer()
         if isinstance(found, StoppedWork):
+            _note(found)
             return {}
         return {
             name: replace(tries, found=tuple(_received(one, self._whole) for one in sent))
@@ -158,6 +165,7 @@ class TriedBeside:
         _ = self._subject.plan.explanation  # needed next, and the other process may not be done
         others = child.answer()
         if isinstance(others, StoppedWork):
+            _note(others)
             return {}
         return {
             place: replace(tries, found=tuple(_received(one, self._subject) for one in sent))

@@ -17,8 +17,12 @@ from hloopt.rewrite.site import Site, sites
 from hloopt.types import ArrayShape, TupleShape, dtype
 from hloopt.types.shape import array
 
-__all__ = ["few_read"]
+__all__ = ["MAY_CALL_CUB", "few_read", "is_of_few"]
 
+MAY_CALL_CUB: Final = (
+    "This is the price of that network; where XLA compiles with a GPU at hand it may call CUB's radix sort "
+    "instead, which takes less."
+)
 _PART: Final = 8
 """How many times as many elements are sorted as are read at least."""
 
@@ -77,11 +81,17 @@ def few_read(subject: Subject) -> Iterator[FindingCandidate]:
         )
 
 
+def is_of_few(sort: Instruction) -> bool:
+    """Whether a few elements at one end of each row are all that is read."""
+    return _few_read(sort) is not None
+
+
 def _cost(sort: Instruction) -> str:
     passes = sort_passes(sort)
     if passes == 1:
         return "XLA puts every row in order by a network of compare-and-swap steps."
-    return f"XLA sorts by a network of {passes} kernels or more, each of which reads and writes all rows."
+    network = f"a network of {passes} kernels or more, each of which reads and writes all rows"
+    return f"XLA sorts by {network}. {MAY_CALL_CUB}"
 
 
 def _few_read(sort: Instruction) -> _FewRead | None:

@@ -15,6 +15,7 @@ from hloopt.findings import (
     captured,
     collectives,
     contention,
+    dense_experts,
     distances,
     donation,
     duplicates,
@@ -88,6 +89,12 @@ KINDS: Final = tuple(
     FindingKind(*row)
     for row in (
         ("one-hot-product", "product with a one-hot matrix", "time", products.one_hot),
+        (
+            "dense-experts",
+            "experts computed for all tokens",
+            "time",
+            dense_experts.for_all_tokens,
+        ),
         ("thin-product", "product too thin for matrix units or a BLAS", "time", products.thin),
         ("unaligned-product", "product of rows at odd addresses", "time", unaligned.products),
         (

@@ -8,8 +8,6 @@ from typing import Final
 
 from hloopt.analysis.effects import Effects
 from hloopt.analysis.matrix_properties import Matrices
-from hloopt.cost_models.host import blas_run_time
-from hloopt.cost_models.model import NOTHING
 from hloopt.dataclass import dataclass
 from hloopt.findings.finding import FindingRemedy, ReducedDot
 from hloopt.findings.planning import ProgramPlan
@@ -37,8 +35,8 @@ _ON_GPU: Final = (
     "a tile of a matrix unit is {tile} or more on each side, and with {listed} most of it is idle."
 )
 _ON_HOST: Final = (
-    "a BLAS first copies both matrices into panels and passes over the result twice more, which with {listed} "
-    "takes longer than the product."
+    "with {listed} the loops of a BLAS are mostly idle or end soon, and the result goes through memory once "
+    "more."
 )
 
 
@@ -159,15 +157,13 @@ def _inside(site: Site, places: Instruction, rows: int) -> Instruction:
 
 
 def thin(subject: Subject) -> Iterator[FindingCandidate]:
-    """Products with a side shorter than a tile; on the host those that a BLAS makes."""
+    """Products with a side shorter than a tile."""
     target = subject.planner.predictor.target
     on_host = target.kind == "cpu"
     for dot in sites(subject.module, "dot"):
         dims = DotDims.of(dot.attributes)
         lhs, rhs = (operand.array for operand in dot.operands)
         if not dims.lhs_contracting or not dot.array.dtype.is_float:
-            continue
-        if on_host and blas_run_time(dot, NOTHING, target) is None:
             continue
         sides = {
             "M": _size(lhs, dims.lhs_free(lhs.rank)),

@@ -31,6 +31,7 @@ from hloopt.findings.planning import Planner, check_planned_for, is_planned
 from hloopt.findings.products import reduced_dot
 from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import Subject, Tried
+from hloopt.findings.whole_sorts import WholeSort, whole_sorts
 from hloopt.interpret.shards import meshes_of
 from hloopt.ir import Module
 from hloopt.ir.build import clone_module, no_collection
@@ -72,6 +73,7 @@ class Findings(Displayed):
     arrays    the largest between kernels, each with the refusal that keeps it in memory and both prices
     reduced   a dot that the compiler computes as a sum, if there is one
     scatters  whose time depends on how many indices are equal
+    sorts     that take much of the time and are read as a whole
     links     what collectives take, by kind and link
     rows      the findings, those that gain most first
     useless   changes that were tried and gained nothing, or changed the results
@@ -91,6 +93,7 @@ class Findings(Displayed):
     arrays: tuple[RefusedArray, ...]
     reduced: ReducedDot | None
     scatters: tuple[ContendedScatter, ...]
+    sorts: tuple[WholeSort, ...]
     links: tuple[LinkedCollectives, ...]
     rows: tuple[Finding, ...]
     useless: tuple[GainlessChange, ...]
@@ -114,6 +117,7 @@ class Findings(Displayed):
             "arrays": [one.to_json() for one in self.arrays],
             "reduced_dot": None if self.reduced is None else self.reduced.to_json(),
             "scatters": [one.to_json() for one in self.scatters],
+            "sorts": [one.to_json() for one in self.sorts],
             "collectives": [one.to_json() for one in self.links],
             "findings": [one.to_json() for one in self.rows],
             "without_gain": [one.to_json() for one in self.useless],
@@ -197,6 +201,7 @@ def _searched(
         largest_kept(subject),
         reduced_dot(subject),
         contended(subject),
+        whole_sorts(subject),
         linked(subject),
         tuple(found.best() if real.device is None else found.measured(real.device)),
         tuple(found.useless),

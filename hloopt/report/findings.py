@@ -22,7 +22,9 @@ from hloopt.findings import (
     ReducedDot,
     RefusedArray,
 )
+from hloopt.findings.full_sorts import MAY_CALL_CUB
 from hloopt.findings.peak import WrittenArrays
+from hloopt.findings.whole_sorts import WholeSort
 from hloopt.numbers import amount, byte_size, seconds
 from hloopt.report.console import TableColumn, paragraph, records_table, say, show_name, table
 from hloopt.report.fit import FittedTable
@@ -202,6 +204,8 @@ def _notes(found: Findings) -> Iterator[str]:
     for scatter in found.scatters:
         if scatter.name not in said:
             yield f"- {_scatter_text(scatter)}"
+    for sort in found.sorts:
+        yield f"- {_sort_text(sort)}"
     for linked in found.links[:_LINKS]:
         yield f"- {_link_text(linked)}"
     nearest = sorted((row for row in found.useless if row.measure == "time"), key=_part_left)
@@ -301,6 +305,23 @@ def _scatter_text(row: ContendedScatter) -> str:
             "as jaxlib 0.10.2 to 0.11.0)"
         )
     return f"{text}; sorted by index, with indices_are_sorted=True, they are summed first and do not wait"
+
+
+def _sort_text(row: WholeSort) -> str:
+    place = f" at {row.line}" if row.line else ""
+    kernel = f" in %{row.kernel}" if row.kernel != row.name else ""
+    kernels = f" by {row.passes} kernels" if row.passes > 1 else ""
+    text = (
+        f"%{row.name}{place}{kernel} puts rows of {row.row:,} elements in order{kernels}: "
+        f"{seconds(row.seconds)}, {row.share:.0%} of the whole, and more is read of them than a few elements "
+        "at one end. XLA has no cheaper op that gives the same"
+    )
+    if row.top is not None:
+        text += (
+            f"; where 16 of each row are enough, which is another result, jax.lax.top_k(x, 16) takes "
+            f"{seconds(row.top)}, and what follows has less to do"
+        )
+    return f"{text}. {MAY_CALL_CUB}" if row.passes > 1 else text
 
 
 def _link_text(row: LinkedCollectives) -> str:

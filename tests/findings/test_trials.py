@@ -27,6 +27,7 @@ from hloopt.findings.kind_tries import KindTries
 from hloopt.findings.parts import cut_out
 from hloopt.findings.trials import FindingCandidate, ModuleChange, Subject
 from hloopt.ir import Instruction, Module, edit
+from hloopt.process import notes
 from hloopt.report.findings import show_findings
 from hloopt.targets import find_target
 
@@ -118,7 +119,10 @@ def test_kinds_that_need_the_plan_are_shared_out(
 
     monkeypatch.setattr(TriedBeside, "_claimed", all_there)
     monkeypatch.setattr(TriedBeside, "found", noted)
+    monkeypatch.setattr("hloopt.process._NOTES", {})
     assert hloopt.why(module, kinds=kinds).to_json() == alone
+    said = "a second process ended with exit code 70: one process has tried all changes instead"
+    assert notes() == ((said,) if fails else ())
     assert list(answers[0]) == kinds
     for tries in answers[0].values():
         for _, tried in tries.found:

@@ -12,7 +12,7 @@ from typing import Final
 from hloopt.analysis.contraction import Contraction
 from hloopt.analysis.region import Region
 from hloopt.backends.native.kernels.gemm import is_regular
-from hloopt.cost_models.host import MOST_PRODUCTS
+from hloopt.cost_models.host_products import MOST_PRODUCTS
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import ProductRegion, product_of
 from hloopt.kernels.families.loop import operands_read

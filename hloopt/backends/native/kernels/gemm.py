@@ -12,7 +12,7 @@ from typing import Final
 
 from hloopt.analysis.contraction import Contraction, Side
 from hloopt.analysis.region import Region
-from hloopt.cost_models.host import LEAST_SIDE
+from hloopt.cost_models.host_products import LEAST_SIDE
 from hloopt.errors import UsageError
 from hloopt.kernels.families.dot_region import product_of
 from hloopt.kernels.families.loop import operands_read
