@@ -38,6 +38,9 @@ def chosen(value: Instruction, along: int) -> Chosen | None:
             return chosen(value.operands[0], along)
         case "compare" if value.direction == "EQ":
             return _one_hot(value, along)
+        case "broadcast" if along in value.dimensions:
+            inner = chosen(value.operands[0], value.dimensions.index(along))
+            return _moved(inner, dict(enumerate(value.dimensions)))
         case "transpose":
             order = value.dimensions
             return _moved(

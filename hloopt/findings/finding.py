@@ -61,6 +61,7 @@ class Spent:
     bound     of the longest of them: memory, compute, launch, contention; empty where there is no kernel
     share     of the module's whole time, 0 to 1
     measured  seconds that its kernels took in a real run, where one was given and has any of them
+    mostly_beside  whether more than half is of other kernels that the change makes others
     """
 
     seconds: float = 0.0
@@ -70,6 +71,7 @@ class Spent:
     bound: str = ""
     share: float = 0.0
     measured: float | None = None
+    mostly_beside: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -81,6 +83,7 @@ class Spent:
             "bound": self.bound,
             "share": self.share,
             "measured_seconds": self.measured,
+            "mostly_of_other_kernels": self.mostly_beside,
         }
 
 

@@ -35,6 +35,7 @@ from hloopt.findings import (
     materialised,
     narrow_sums,
     numerics,
+    one_hot_sums,
     overlaps,
     pieces,
     precision,
@@ -89,6 +90,7 @@ KINDS: Final = tuple(
     FindingKind(*row)
     for row in (
         ("one-hot-product", "product with a one-hot matrix", "time", products.one_hot),
+        ("one-hot-sum", "sum that a one-hot matrix picks from", "time", one_hot_sums.picking),
         (
             "dense-experts",
             "experts computed for all tokens",

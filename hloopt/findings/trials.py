@@ -262,7 +262,11 @@ class Subject:
             return tried
         kernels = tuple(row.instruction for row in rows)
         share = tried.cost.seconds / before.seconds if before.seconds else 0.0
-        return replace(tried, kernels=kernels, cost=replace(tried.cost, share=share))
+        own = set(self.kernels_of(site for entry in trial.group for site in entry.sites))
+        beside = sum(row.seconds for row in rows if row.instruction not in own)
+        mostly_beside = not is_late and beside > tried.cost.seconds / 2
+        cost = replace(tried.cost, share=share, mostly_beside=mostly_beside)
+        return replace(tried, kernels=kernels, cost=cost)
 
     def kernels_of(self, sites: Iterable[Instruction]) -> tuple[Instruction, ...]:
         """The kernels of the plan that compute instructions of the module."""

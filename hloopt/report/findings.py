@@ -102,8 +102,10 @@ def _sentences(row: Finding) -> Iterator[str]:
         cost = row.cost
         launches = f"{cost.launches:,}{'' if cost.exact else '+'}"
         measured = "" if cost.measured is None else f"measured {seconds(cost.measured)}, predicted "
-        # A change may leave most kernels of a loop as they are.
+        # A change may leave most kernels of a loop as they are, and change those of others.
         costs = "its kernels that would change cost" if row.opcode == "while" else "costs"
+        if cost.mostly_beside and row.opcode != "while":
+            costs = "it and the kernels around it that would change cost"
         yield (
             f"{costs} {measured}{seconds(cost.seconds)} ({cost.share:.0%} of the whole), "
             f"{byte_size(cost.bytes)}, {launches} launch{'' if cost.launches == 1 else 'es'}, "
