@@ -10,13 +10,13 @@ from hloopt.ir import Instruction
 from hloopt.linear_algebra.masks import is_summing, is_zero
 from hloopt.types import DotDims, ScatterDims
 
-__all__ = ["Chosen", "are_distinct", "chosen", "is_nothing"]
+__all__ = ["ChosenPlaces", "are_distinct", "chosen", "is_nothing"]
 
 _GONE = -1
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenPlaces:
     """Along one dimension, elements are zero but at ``indices``.
 
     dims  as which dimension of the value those of the indices come back; -1 for those that are summed over
@@ -26,7 +26,7 @@ class Chosen:
     dims: tuple[int, ...]
 
 
-def chosen(value: Instruction, along: int) -> Chosen | None:
+def chosen(value: Instruction, along: int) -> ChosenPlaces | None:
     """What says where a value is not zero along a dimension; None where nothing does."""
     match value.opcode:
         case "convert" | "copy":
@@ -86,7 +86,7 @@ def _unwrapped(indices: Instruction) -> Instruction:
     return indices
 
 
-def _one_hot(value: Instruction, along: int) -> Chosen | None:
+def _one_hot(value: Instruction, along: int) -> ChosenPlaces | None:
     for places, count in (value.operands, value.operands[::-1]):
         if count.opcode == "broadcast" and count.operands[0].opcode == "iota":
             dims = count.dimensions
@@ -96,23 +96,23 @@ def _one_hot(value: Instruction, along: int) -> Chosen | None:
         else:
             continue
         if counted == along and places.opcode == "broadcast" and along not in places.dimensions:
-            return Chosen(_unwrapped(places.operands[0]), places.dimensions)
+            return ChosenPlaces(_unwrapped(places.operands[0]), places.dimensions)
     return None
 
 
-def _moved(found: Chosen | None, places: Mapping[int, int]) -> Chosen | None:
+def _moved(found: ChosenPlaces | None, places: Mapping[int, int]) -> ChosenPlaces | None:
     if found is None:
         return None
     return replace(found, dims=tuple(places.get(dim, _GONE) for dim in found.dims))
 
 
-def _summed(value: Instruction, along: int) -> Chosen | None:
+def _summed(value: Instruction, along: int) -> ChosenPlaces | None:
     source = value.operands[0]
     kept = [dim for dim in range(source.array.rank) if dim not in value.dimensions]
     return _moved(chosen(source, kept[along]), {dim: at for at, dim in enumerate(kept)})
 
 
-def _product(value: Instruction, along: int) -> Chosen | None:
+def _product(value: Instruction, along: int) -> ChosenPlaces | None:
     dims = DotDims.of(value.attributes)
     sides = dims.places(*(operand.array.rank for operand in value.operands))
     for operand, places in zip(value.operands, sides, strict=True):
@@ -123,7 +123,7 @@ def _product(value: Instruction, along: int) -> Chosen | None:
     return None
 
 
-def _scattered(value: Instruction, along: int) -> Chosen | None:
+def _scattered(value: Instruction, along: int) -> ChosenPlaces | None:
     """Zeros with numbers put at (row, index): rows count up, and indices are the other part."""
     dims = ScatterDims.of(value.attributes)
     operand, both = value.operands[0], value.operands[1]
@@ -139,4 +139,4 @@ def _scattered(value: Instruction, along: int) -> Chosen | None:
     found = indices.operands[0]
     if found.array.dims != both.array.dims[:2] or rows.array.dims[0] != value.array.dims[1 - along]:
         return None
-    return Chosen(_unwrapped(found), (1 - along, _GONE))
+    return ChosenPlaces(_unwrapped(found), (1 - along, _GONE))

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hloopt.dataclass import dataclass
-from hloopt.findings.chosen import Chosen, are_distinct, chosen, is_nothing
-from hloopt.findings.expert_groups import Groups, experts_of
+from hloopt.findings.chosen import ChosenPlaces, are_distinct, chosen, is_nothing
+from hloopt.findings.expert_groups import ExpertGroups, experts_of
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
@@ -39,7 +39,7 @@ class _Mixture:
     made: Instruction
     tokens: int
     experts: int
-    choice: Chosen
+    choice: ChosenPlaces
 
     @property
     def each(self) -> int:
@@ -171,7 +171,7 @@ def _rewritten(module: Module, root: Instruction, *, in_groups: bool) -> bool:
     weights = write.term(found.weights)
     weights = weights if found.rows == 0 else weights.transpose(1, 0)
     if in_groups:
-        groups = Groups.of(write, indices, found.count)
+        groups = ExpertGroups.of(write, indices, found.count)
         made = groups.made(found.made, found.tokens, found.experts)
         rows = made.transpose(found.experts, found.tokens, *rest)
         rows = rows.reshape(rows.dims[0] * rows.dims[1], *rows.dims[2:])

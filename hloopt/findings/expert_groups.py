@@ -12,7 +12,7 @@ from hloopt.passes.expand.computations import region
 from hloopt.passes.expand.writer import Term, Writer
 from hloopt.types import ArrayShape, DotDims, TupleShape, array
 
-__all__ = ["Groups", "experts_of"]
+__all__ = ["ExpertGroups", "experts_of"]
 
 _Dims: TypeAlias = "tuple[int | None, int | None]"
 """Which dimensions of a value are those of the tokens and of the experts."""
@@ -74,7 +74,7 @@ def _factors(dot: Instruction, tokens: int, experts: int) -> list[tuple[Instruct
 
 
 @dataclass(frozen=True)
-class Groups:
+class ExpertGroups:
     """So many rows for each expert, the chosen tokens ordered by expert.
 
     tokens  ``[experts, rows]``: which token is at a place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hloopt.findings.chosen import Chosen, chosen
+from hloopt.findings.chosen import ChosenPlaces, chosen
 from hloopt.findings.finding import FindingRemedy
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import FindingCandidate, Subject
@@ -45,7 +45,7 @@ def picking(subject: Subject) -> Iterator[FindingCandidate]:
         )
 
 
-def _picked_from(root: Instruction) -> tuple[int, Chosen] | None:
+def _picked_from(root: Instruction) -> tuple[int, ChosenPlaces] | None:
     """The dimension along which one element is not zero, and what says which."""
     if not is_summing(root) or root.operands[0].opcode not in ("multiply", "select"):
         return None
@@ -74,7 +74,7 @@ def _pick(module: Module, sites: Sequence[Instruction]) -> bool:
     return True
 
 
-def _gathered(write: Writer, source: Term, along: int, places: Chosen) -> Term:
+def _gathered(write: Writer, source: Term, along: int, places: ChosenPlaces) -> Term:
     """The source without a dimension: at each place of the others the element that the indices name."""
     dims = [size for dim, size in enumerate(source.dims) if dim != along]
     number = write.term(places.indices)
