@@ -61,7 +61,7 @@ class Spent:
     bound     of the longest of them: memory, compute, launch, contention; empty where there is no kernel
     share     of the module's whole time, 0 to 1
     measured  seconds that its kernels took in a real run, where one was given and has any of them
-    mostly_beside  whether more than half is of other kernels that the change makes others
+    mostly_beside  whether nearly all is of kernels that compute other instructions
     """
 
     seconds: float = 0.0

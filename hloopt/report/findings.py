@@ -104,7 +104,7 @@ def _sentences(row: Finding) -> Iterator[str]:
         measured = "" if cost.measured is None else f"measured {seconds(cost.measured)}, predicted "
         # A change may leave most kernels of a loop as they are, and change those of others.
         costs = "its kernels that would change cost" if row.opcode == "while" else "costs"
-        if cost.mostly_beside and row.opcode != "while":
+        if cost.mostly_beside:
             costs = "it and the kernels around it that would change cost"
         yield (
             f"{costs} {measured}{seconds(cost.seconds)} ({cost.share:.0%} of the whole), "

@@ -243,3 +243,25 @@ def test_what_stands_at_one_line_is_one_finding() -> None:
     (row,) = hloopt.why(hloopt.parse(text), kinds=["one-hot-product"]).rows
     assert (row.instruction, row.others) == ("r", ("r2",))
     assert row.lines == ("f.py:3",)
+
+
+def test_kernels_around_an_instruction_are_told_from_its_own() -> None:
+    """A thin product joined with a wide one of the same factor changes both; a product alone is its own."""
+    text = """HloModule router
+ENTRY main {{
+  x = f32[512,256] parameter(0)
+  other = f32[512,256] parameter(3)
+  wide = f32[256,4096] parameter(1)
+  thin = f32[256,8] parameter(2)
+  d = f32[512,4096] dot(x, wide), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  r = f32[512,8] dot({factor}, thin), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  t = f32[512,4096] tanh(d)
+  e = f32[512,8] exponential(r)
+  ROOT both = (f32[512,4096], f32[512,8]) tuple(t, e)
+}}
+"""
+    for factor, beside in (("x", True), ("other", False)):
+        module = hloopt.parse(text.format(factor=factor))
+        rows = [row for row in hloopt.why(module, kinds=["thin-product"]).rows if row.gain.saved]
+        assert [row.cost.mostly_beside for row in rows] == [beside] * len(rows)
+        assert rows or not beside
