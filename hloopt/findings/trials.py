@@ -264,7 +264,8 @@ class Subject:
             return tried
         kernels = tuple(row.instruction for row in rows)
         share = tried.cost.seconds / before.seconds if before.seconds else 0.0
-        own = set(self.kernels_of(site for entry in trial.group for site in entry.sites))
+        sites_in = (site for entry in trial.group for site in entry.sites)
+        own = _with_their_own(self.kernels_of(sites_in))
         beside = sum(row.seconds for row in rows if row.instruction not in own)
         # A pass may have made others of what computes the instructions: then their kernels are not known.
         is_known = bool(own) and not is_late and first.sites[0].opcode != "while"
@@ -285,6 +286,17 @@ class Subject:
                     if kernel.now in home.by_name:
                         found[home.by_name[kernel.now]] = None
         return tuple(found)
+
+
+def _with_their_own(kernels: Sequence[Instruction]) -> set[Instruction]:
+    """Kernels with those that only they read: products in parts, padded factors."""
+    own, pending = set(kernels), list(kernels)
+    while pending:
+        for operand in pending.pop().operands:
+            if operand not in own and own.issuperset(operand.users):
+                own.add(operand)
+                pending.append(operand)
+    return own
 
 
 def _spent(rows: Sequence[KernelCost], times: int) -> Spent:
