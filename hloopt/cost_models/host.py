@@ -26,9 +26,9 @@ are cut where the parts of a concatenate meet.)  All figures are measured by ``t
 Matrix products by themselves are in ``host_products.py``.
 
 A loop has short rows where an array of fewer dimensions keeps it from being one loop over all elements: then it
-computes with few lanes, ``short_rows`` times as long by the elements of a row.  Columns of products with such
-arrays, fewer beside each other than fill vectors, are added up number by number: ``narrow_columns`` times as
-long.  Both are in the price of a kernel that runs in the end, not in those that fusion decides by.
+computes functions with few lanes, ``short_rows`` times as long by the elements of a row.  Columns of products
+with such arrays, fewer beside each other than fill vectors, are added up number by number: ``narrow_columns``
+times as long.  Both are in the price of a kernel that runs in the end, not in those that fusion decides by.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ f32[360,160,120])."""
 _LANE_BITS: Final = 32
 _COLUMNS: Final = 32
 """Columns of f32 side by side from which on native adds them up as vectors."""
+_FUNCTION: Final = 5
+"""Additions from which on an op is a function."""
 _UNROLLED: Final = 8
 """Elements from which on a sum is a loop."""
 _FILE: Final = Path(__file__).parent / "host.toml"
@@ -114,13 +116,24 @@ class HostModel(KeptTimes):
 
     def launched_run_time(self, instruction: Instruction) -> RunTime:
         """As ``run_time``, with what vectors idle in short rows and narrow columns."""
-        found = self.run_time(instruction)
-        row, is_narrow = _row(_body(instruction))
+        found, ops = self.run_time(instruction), _body(instruction)
+        row, is_narrow = _row(ops)
         longer = self._narrow_columns if is_narrow else self._short_rows.get(row, 1.0)
         if longer == 1.0:
             return found
-        idle = found.compute_ns * (longer - 1)
+        part = 1.0 if is_narrow else self._part_of_functions(ops)
+        idle = found.compute_ns * part * (longer - 1)
         return replace(found, compute_ns=found.compute_ns + idle, exec_ns=found.exec_ns + idle)
+
+    def _part_of_functions(self, ops: Sequence[Instruction]) -> float:
+        """Of all arithmetic that of functions: compilers pack a few additions and products, too."""
+        each = {op: self.usage.op(op).flops for op in ops if op.is_array}
+        called = sum(
+            flops
+            for op, flops in each.items()
+            if op.op.is_elementwise and flops >= _FUNCTION * op.array.elements
+        )
+        return called / max(1, sum(each.values()))
 
     def run_once(self, instruction: Instruction) -> RunTime:
         """Of a kernel that computes each op of a fusion once and keeps what other ops read again."""
