@@ -208,6 +208,6 @@ class _Spread(Program):
         self, inputs: Sequence[Sequence[Array]], host: Host | None = None
     ) -> list[list[Array]]:
         """Run each participant on its process."""
-        outputs = self._world.run_all(self._number, inputs, host or Host())
+        outputs = self._world.run_all(self._number, inputs, Host.given(host))
         self.launches = self._program.launches
         return outputs

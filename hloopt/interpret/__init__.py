@@ -79,7 +79,7 @@ def evaluate_module(
     host's, do not fit.
     """
     supported(module)
-    return _evaluate(module, inputs, host or Host(), Participant(), excess_precision)
+    return _evaluate(module, inputs, Host.given(host), Participant(), excess_precision)
 
 
 def evaluate_participants(
@@ -107,7 +107,7 @@ def evaluate_participants(
     """
     replicas, partitions = participant_counts(module, replicas, partitions)
     supported(module, replicas, partitions)
-    hosts = host or Host()
+    hosts = Host.given(host)
 
     def evaluate(participant: Participant) -> list[Array]:
         given = inputs[participant.number]
@@ -140,7 +140,7 @@ def evaluate_bounds(
 
     replicas, partitions = participant_counts(module, replicas, partitions)
     supported(module, replicas, partitions)
-    hosts = host or Host()
+    hosts = Host.given(host)
 
     def evaluate(participant: Participant) -> list[ErrorBound]:
         own = hosts.of(participant.number)

@@ -61,6 +61,14 @@ class Host:
         self._bounds: dict[str, Array | None] = {}
         self._others: dict[int, Host] = {}
 
+    @classmethod
+    def given(cls, host: Host | None) -> Host:
+        """A host, or a new one of seed 0.  Raises ``UsageError`` for anything else, such as a second array."""
+        if host is not None and not isinstance(host, Host):
+            what = type(host).__name__
+            raise UsageError(f"inputs are one list of arrays, and a Host may follow, not {what}")
+        return cls() if host is None else host
+
     def of(self, number: int) -> Host:
         """The host of a participant; participant 0 has this one."""
         if number == self.number:

@@ -111,7 +111,7 @@ class DeviceProgram(PlannedProgram):
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
         with self._running, np.errstate(all="ignore"):
-            self._host = host or Host()
+            self._host = Host.given(host)
             self.upload_inputs(inputs)
             self.walk()
             return [self._download(buffer) for buffer in self.plan.results]

@@ -43,6 +43,9 @@ class Program(ABC):
     launches: int
     progress: Progress
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.module.name}, kernels: {self.kernels}>"
+
     @abstractmethod
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Arrays in parameter order in, the flat list of result arrays out; tokens are left out.

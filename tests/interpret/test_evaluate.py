@@ -10,7 +10,7 @@ import pytest
 
 import hloopt
 from hloopt import interpret
-from hloopt.errors import EvaluationError, UnsupportedError
+from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import (
     EVALUATORS,
     collective,
@@ -258,3 +258,15 @@ def test_all_families_are_one_table():
     assert EVALUATORS["add"] is elementwise.elementwise
     with pytest.raises(KeyError):
         EVALUATORS["outflow"]
+
+
+def test_an_array_in_the_place_of_the_host_is_refused():
+    """Inputs are one list: who passes them one by one is told so."""
+    module = hloopt.parse(IDENTITY.format("f32"), "m.hlo")
+    array = np.zeros(2, np.float32)
+    program = hloopt.compile(module)
+    assert repr(program) == "<NumpyProgram of module_e, kernels: 0>"
+    with pytest.raises(UsageError, match="inputs are one list of arrays"):
+        program.run(array, array)
+    with pytest.raises(UsageError, match="not ndarray"):
+        hloopt.evaluate(module, [array], host=array)

@@ -54,7 +54,7 @@ class NativeParticipants(SharedProgram):
         self, inputs: Sequence[Sequence[Array]], host: Host | None = None
     ) -> list[list[Array]]:
         """Run the entry once for each participant."""
-        return self._run(inputs, host or Host(), None)
+        return self._run(inputs, Host.given(host), None)
 
     def run_local(
         self, inputs: Sequence[Sequence[Array]], host: Host, transport: Transport

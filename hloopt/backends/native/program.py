@@ -153,7 +153,7 @@ class NativeProgram(PlannedProgram):
         return NativeProgram(self.module, self.plan, threads=self._threads, clock=clock), clock
 
     def _run_with_calls(self, placed: Placed, host: Host | None) -> None:
-        self._numpy.host = host or Host()
+        self._numpy.host = Host.given(host)
         self._placed = placed
         try:
             with self._blas, np.errstate(all="ignore"):

@@ -83,7 +83,7 @@ class NumpyProgram(SharedProgram):
         # A run keeps its count, its participant and its host here: one at a time.
         with self._running:
             self._launches[0] = 0
-            self._enter(Participant(), host or Host())
+            self._enter(Participant(), Host.given(host))
             outputs = self._run(inputs)
             self.launches = self._launches[0]
         return outputs
@@ -107,7 +107,7 @@ class NumpyProgram(SharedProgram):
     def _run_together(
         self, inputs: Sequence[Sequence[Array]], host: Host | None, transport: Transport | None
     ) -> list[list[Array]]:
-        hosts = host or Host()
+        hosts = Host.given(host)
         counts = [0] * len(inputs)
         running = [0]
 
