@@ -246,16 +246,16 @@ def _kernels(
     """The kernels that take longest of each strategy, by the model, with the lines of the program."""
     rows = [
         f'<tr class="{_number(study, one.name)}"><th scope="row">{escape(one.name)}</th>'
-        f"<td><code>{escape(kernel.name)}</code></td><td>{escape(kernel.line or '-')}</td>"
-        f"<td>{kernel.runs:,}</td><td>{escape(seconds(kernel.seconds))}</td>"
-        f"<td>{kernel.seconds / (cell.predicted.seconds or 1.0):.0%}</td></tr>"
+        f"<td><code>{escape(kernel.name)}</code></td><td>{escape(seconds(kernel.seconds))}</td>"
+        f"<td>{kernel.seconds / (cell.predicted.seconds or 1.0):.0%}</td><td>{kernel.runs:,}</td>"
+        f"<td>{escape(kernel.line or '-')}</td></tr>"
         for one, cell in found
         if cell.predicted is not None and not cell.same_as
         for kernel in cell.predicted.longest
     ]
     if not rows:
         return ""
-    heads = ["strategy", "kernel", "line", "runs", device.heading, "of all"]
+    heads = ["strategy", "kernel", device.heading, "of all", "runs", "line"]
     table = _table(f"{row.name} on {device.name}", heads, rows, kind="figures kernels")
     return f"<details>\n<summary>Longest kernels</summary>\n{table}</details>\n"
 
