@@ -72,6 +72,8 @@ def _load() -> None:
                 raise
     hloopt.parse("a = f32[2] iota(), iota_dimension=0")
     gc.freeze()
+    # Commands ask whether there are any, again and again, and Python counts a million one by one.
+    gc.get_freeze_count = lambda: 1
 
 
 def _serve(address: str) -> None:
