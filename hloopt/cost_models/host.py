@@ -21,7 +21,8 @@ A scatter changes an array in place, in a fusion too: of that only what the upda
 A fusion that goes on with what it reduces computes each op once: native keeps the rows, or cuts the fusion.
 
 A loop branches where it pads rows: the place of an element in its row decides whether it is computed.  (Loops
-are cut where the parts of a concatenate meet.)  All figures are measured by ``tests/benchmarks/host_costs.py``.
+are cut where the parts of a concatenate meet.)  All figures are measured, most of them by
+``tests/benchmarks/host_costs.py``; the tables of products, short rows and narrow columns were made by hand.
 
 Matrix products by themselves are in ``host_products.py``.
 

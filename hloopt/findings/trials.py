@@ -52,8 +52,11 @@ _BESIDE: Final = 0.75
 _FLOPS: Final = 4e9
 _BYTES: Final = 2e9
 _LAUNCHES: Final = 50_000
-_BYTES_MADE: Final = 1e10
-"""The most that a module may compute, move, launch and make for its results to be compared here."""
+_BYTES_MADE: Final = 2e9
+"""The most that a module may compute, move, launch and make for its results to be compared here.
+
+Bounds of errors take some 25 ns for each byte that arithmetic makes.
+"""
 _ARRAY: Final = 1 << 27
 """Bytes of the largest array: bounds of errors keep some twenty of a size."""
 
