@@ -21,7 +21,7 @@ from hloopt.types import DotDims, array
 __all__ = ["for_all_tokens"]
 
 _FEWER: Final = 2
-"""How many times as many experts as are chosen there are at least."""
+"""The least ratio of all experts to those chosen for a token."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _Dims: TypeAlias = "tuple[int | None, int | None]"
 
 
 def experts_of(made: Instruction, tokens: int, experts: int) -> tuple[Instruction, ...] | None:
-    """The dots for all tokens and experts behind a value; None where something else than they makes it."""
+    """The dots over all tokens and experts that a value is made of; None where it is made of anything else."""
     dims: dict[Instruction, _Dims] = {}
     if not _visit(made, (tokens, experts), dims):
         return None

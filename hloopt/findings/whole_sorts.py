@@ -17,7 +17,7 @@ from hloopt.text.parser import parse_module
 __all__ = ["WholeSort", "whole_sorts"]
 
 _SHARE: Final = 0.1
-"""Of the whole time, from which on a sort is worth a note."""
+"""The share of the whole time from which on a sort is worth a note."""
 _SHOWN: Final = 2
 _MOST: Final = 16
 _LEAST_ROW: Final = 1024

@@ -103,7 +103,7 @@ ENTRY main {{
 
 
 def test_short_rows_leave_vectors_idle() -> None:
-    """In functions, where a row is added; elements of one array are one loop, whatever their rows."""
+    """In functions, where a row is added; the elements of one array are one loop, however long its rows are."""
     assert rows(3) / rows(256) == pytest.approx(measured("short_rows")["3"], rel=0.05)
     assert rows(3, op="negate") == pytest.approx(rows(256, op="negate"), rel=0.01)
     assert rows(3, broadcast=False) == pytest.approx(rows(256, broadcast=False), rel=0.01)
