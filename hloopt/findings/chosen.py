@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from hloopt.dataclass import dataclass
 from hloopt.ir import Instruction
@@ -12,14 +13,15 @@ from hloopt.types import DotDims, ScatterDims
 
 __all__ = ["ChosenPlaces", "are_distinct", "chosen", "is_nothing"]
 
-_GONE = -1
+_GONE: Final = -1
+_MOST: Final = 128
 
 
 @dataclass(frozen=True)
 class ChosenPlaces:
     """Along one dimension, elements are zero but at ``indices``.
 
-    dims  as which dimension of the value those of the indices come back; -1 for those that are summed over
+    dims  the dimension of the value that each dimension of the indices is; -1 for those that are summed over
     """
 
     indices: Instruction
@@ -27,43 +29,76 @@ class ChosenPlaces:
 
 
 def chosen(value: Instruction, along: int) -> ChosenPlaces | None:
-    """What says where a value is not zero along a dimension; None where nothing does."""
-    match value.opcode:
-        case "convert" | "copy":
-            return chosen(value.operands[0], along)
-        case "multiply" | "and":
-            found = (chosen(one, along) for one in value.operands)
-            return next((one for one in found if one is not None), None)
-        case "select" if is_nothing(value.operands[2]):
-            return chosen(value.operands[0], along)
-        case "compare" if value.direction == "EQ":
-            return _one_hot(value, along)
-        case "broadcast" if along in value.dimensions:
-            inner = chosen(value.operands[0], value.dimensions.index(along))
-            return _moved(inner, dict(enumerate(value.dimensions)))
-        case "transpose":
-            order = value.dimensions
-            return _moved(
-                chosen(value.operands[0], order[along]), {dim: at for at, dim in enumerate(order)}
-            )
-        case "reduce" if is_summing(value):
-            return _summed(value, along)
-        case "dot":
-            return _product(value, along)
-        case "scatter" if value.is_array:
-            return _scattered(value, along)
-    return None
+    """What says where a value is not zero along a dimension; None where nothing does.
+
+    Looks at no more than ``_MOST`` instructions.
+    """
+    return _Search().of(value, along)
+
+
+class _Search:
+    """Answers by value and dimension: each is found once, however often it is read."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Instruction, int], ChosenPlaces | None] = {}
+
+    def of(self, value: Instruction, along: int) -> ChosenPlaces | None:
+        key = value, along
+        if key not in self._known and len(self._known) < _MOST:
+            self._known[key] = None
+            self._known[key] = self._find(value, along)
+        return self._known.get(key)
+
+    def _find(self, value: Instruction, along: int) -> ChosenPlaces | None:
+        match value.opcode:
+            case "convert" | "copy":
+                return self.of(value.operands[0], along)
+            case "multiply" | "and":
+                return self.of(value.operands[0], along) or self.of(value.operands[1], along)
+            case "select" if is_nothing(value.operands[2]):
+                return self.of(value.operands[0], along)
+            case "compare" if value.direction == "EQ":
+                return _one_hot(value, along)
+            case "broadcast" if along in value.dimensions:
+                inner = self.of(value.operands[0], value.dimensions.index(along))
+                return _moved(inner, dict(enumerate(value.dimensions)))
+            case "transpose":
+                order = value.dimensions
+                inner = self.of(value.operands[0], order[along])
+                return _moved(inner, {dim: at for at, dim in enumerate(order)})
+            case "reduce" if is_summing(value):
+                return self._summed(value, along)
+            case "dot":
+                return self._product(value, along)
+            case "scatter" if value.is_array:
+                return _scattered(value, along)
+        return None
+
+    def _summed(self, value: Instruction, along: int) -> ChosenPlaces | None:
+        source = value.operands[0]
+        kept = [dim for dim in range(source.array.rank) if dim not in value.dimensions]
+        return _moved(self.of(source, kept[along]), {dim: at for at, dim in enumerate(kept)})
+
+    def _product(self, value: Instruction, along: int) -> ChosenPlaces | None:
+        dims = DotDims.of(value.attributes)
+        sides = dims.places(*(operand.array.rank for operand in value.operands))
+        for operand, places in zip(value.operands, sides, strict=True):
+            dim = next((dim for dim, place in places.items() if place == along), None)
+            found = None if dim is None else _moved(self.of(operand, dim), places)
+            if found is not None:
+                return found
+        return None
 
 
 def is_nothing(value: Instruction) -> bool:
-    """Whether all elements are zero, of another type before or not."""
+    """Whether all elements are zero; conversions and broadcasts of zero count."""
     while value.opcode in ("broadcast", "convert"):
         value = value.operands[0]
     return is_zero(value)
 
 
 def are_distinct(indices: Instruction) -> bool:
-    """Whether indices of a row differ from each other: the places of the largest, or of sorted elements."""
+    """Whether the indices of a row differ from each other, as those of a top-k or of a sort do."""
     indices = _unwrapped(indices)
     if indices.array.rank == 1:
         return True
@@ -106,25 +141,8 @@ def _moved(found: ChosenPlaces | None, places: Mapping[int, int]) -> ChosenPlace
     return replace(found, dims=tuple(places.get(dim, _GONE) for dim in found.dims))
 
 
-def _summed(value: Instruction, along: int) -> ChosenPlaces | None:
-    source = value.operands[0]
-    kept = [dim for dim in range(source.array.rank) if dim not in value.dimensions]
-    return _moved(chosen(source, kept[along]), {dim: at for at, dim in enumerate(kept)})
-
-
-def _product(value: Instruction, along: int) -> ChosenPlaces | None:
-    dims = DotDims.of(value.attributes)
-    sides = dims.places(*(operand.array.rank for operand in value.operands))
-    for operand, places in zip(value.operands, sides, strict=True):
-        dim = next((dim for dim, place in places.items() if place == along), None)
-        found = None if dim is None else _moved(chosen(operand, dim), places)
-        if found is not None:
-            return found
-    return None
-
-
 def _scattered(value: Instruction, along: int) -> ChosenPlaces | None:
-    """Zeros with numbers put at (row, index): rows count up, and indices are the other part."""
+    """Zeros into which a scatter writes numbers at (row, index), with rows from an iota."""
     dims = ScatterDims.of(value.attributes)
     operand, both = value.operands[0], value.operands[1]
     if not is_nothing(operand) or value.array.rank != 2 or dims.update_window_dims:

@@ -138,7 +138,7 @@ def _sums(root: Instruction) -> Iterator[_Mixture]:
 
 
 def _weighted(product: Instruction) -> Sequence[tuple[Instruction, Instruction]]:
-    """What may be weights, with what they are of: of a product, and of a choice between an array and zero."""
+    """Possible weights, each with what it weights: factors of a product, or mask and arm of a select."""
     if product.opcode == "multiply":
         one, other = product.operands
         return (one, other), (other, one)
@@ -191,7 +191,7 @@ def _rewritten(module: Module, root: Instruction, *, in_groups: bool) -> bool:
 
 
 def _in_order(total: Term, root: Instruction, found: _Mixture) -> Term:
-    """``[tokens, others]`` in the order of the result, which is as they are for a dot."""
+    """``[tokens, others]`` in the order of the result; a dot has that order already."""
     if root.opcode == "dot":
         return total
     place = found.tokens - (found.experts < found.tokens)

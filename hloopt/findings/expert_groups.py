@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from hloopt.analysis.elementwise import is_elementwise
 from hloopt.dataclass import dataclass
@@ -16,6 +16,8 @@ __all__ = ["ExpertGroups", "experts_of"]
 
 _Dims: TypeAlias = "tuple[int | None, int | None]"
 """Which dimensions of a value are those of the tokens and of the experts."""
+_MOST: Final = 128
+"""Instructions that are followed from a sum over experts."""
 
 
 def experts_of(made: Instruction, tokens: int, experts: int) -> tuple[Instruction, ...] | None:
@@ -32,6 +34,8 @@ def _visit(value: Instruction, where: _Dims, known: dict[Instruction, _Dims]) ->
         return True
     if value in known:
         return known[value] == where
+    if len(known) == _MOST:
+        return False
     sources = _sources(value, where)
     if sources is None:
         return False

@@ -94,7 +94,7 @@ def _whole_sort(subject: Subject, row: KernelCost, sort: Instruction) -> WholeSo
 
 
 def _top_seconds(planner: Planner, sort: Instruction) -> float | None:
-    """Of the largest of each row, in a program of its own."""
+    """Seconds of a top-k of each row, planned as a program by itself; None where XLA has no kernel for it."""
     key = sort.operands[0].array
     last = key.rank - 1
     if key.dtype.name not in ("f32", "bf16") or sort.dimensions != (last,):

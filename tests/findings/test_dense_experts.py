@@ -155,3 +155,19 @@ def test_many_chosen_experts_are_worth_computing_all() -> None:
     """Two of three are more than half of them."""
     text = (HEAD + SUMMED + EXPERTS_FIRST + DOT).replace("6", "3")
     assert not candidates(text)[1]
+
+
+@pytest.mark.parametrize("length", [100, 2000])
+def test_experts_of_many_ops_are_followed_up_to_a_number(length: int) -> None:
+    """And a change of those that are followed is made without going too deep."""
+    lines = [f"h{n + 1} = f32[12,6,4] tanh(h{n})" for n in range(length)]
+    chain = "\n  ".join(["h0 = f32[12,6,4] tanh(both_added)", *lines])
+    experts = EXPERTS_FIRST.replace("hidden = f32[12,6,4] tanh(both_added)", chain)
+    module, found = candidates(
+        HEAD + SUMMED + experts.replace("dot(hidden", f"dot(h{length}") + DOT
+    )
+    assert len(found) == (length == 100)
+    for one in found:
+        assert one.priced is not None
+        assert one.priced(module, one.sites)
+        hloopt.verify(module)

@@ -96,3 +96,14 @@ def test_the_element_is_picked(changes: dict[str, str]) -> None:
 def test_other_sums_are_no_candidates(changes: dict[str, str]) -> None:
     """More than one element, another start, nothing multiplied by zero, a sum over other elements."""
     assert not candidates(**changes)[1]
+
+
+@pytest.mark.parametrize("product", ["multiply(y{n}, y{n})", "multiply(x, y{n})"])
+def test_long_chains_of_products_are_given_up(product: str) -> None:
+    """What is read twice is looked at once, and depth does not matter: 2**1500 ways lead to the first factor."""
+    lines = "\n  ".join(f"y{n + 1} = f32[4,6,5] {product.format(n=n)}" for n in range(1500))
+    text = TEXT.replace("  p = f32[4,6,5] {product}", "  y0 = f32[4,6,5] cosine(x)\n  LINES\n  p = f32[4,6,5] {product}")  # fmt: skip
+    given = {**PLAIN, "product": "multiply(y1500, y1500)"}
+    module, target = hloopt.parse(text.format(**given).replace("LINES", lines)), find_target("h200")
+    planner = Planner(pipeline_for(target, "h200")[0], Predictor(model_for(DEFAULT, target)))
+    assert not list(picking(Subject(module, planner)))
