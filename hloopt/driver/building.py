@@ -186,10 +186,7 @@ def build_from(
     if options.wheel is not None:
         check_writable(str(Path(options.wheel) / "package.whl"))
     notes = list(chosen.run(module).notes)
-    called = options.library_of(module)
-    prefix = prefix_of(called.rpartition(".")[0])
-    if options.wheel is not None:
-        check_importable(prefix)
+    called, prefix = _names(options, module)
     prepared, more = prepare_library(module, selection, run_name(prefix))
     notes += more
     interface = interface_of(prepared.module, prepared.plan, prefix)
@@ -234,6 +231,19 @@ def build_from(
         if what in options.files:
             write_text(options.files[what], text, module.name)
     return BuiltLibrary(files, made, options.march, interface), notes
+
+
+def _names(options: BuildOptions, module: Module) -> tuple[str, str]:
+    """The library file and the prefix of its functions.  Raises ``UsageError`` for what no package may have."""
+    called = options.library_of(module)
+    prefix = prefix_of(called.rpartition(".")[0])
+    if options.wheel is not None:
+        check_importable(prefix)
+        if Path(options.weights or "").name in (called, "__init__.py"):
+            raise UsageError(
+                f"--weights {options.weights}: the package has another file of that name"
+            )
+    return called, prefix
 
 
 def _package(

@@ -104,7 +104,7 @@ def _choices(study: Study) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _filters(study: Study) -> str:
-    """Boxes that hide devices and strategies: by the style alone, since there are no scripts."""
+    """Checkboxes that hide devices and strategies, by CSS alone: the page has no scripts."""
     fields = []
     for heading, choices in _choices(study):
         boxes = "".join(

@@ -700,6 +700,10 @@ def test_a_wheel_installs_and_runs(weights: bool, tmp_path: Path) -> None:
         ),
         (["--python", "x.py"], "--python loads a shared library: name it by -o libNAME.so"),
         (["--wheel", "FILE"], "not a folder"),
+        (
+            ["--wheel", "d", "--weights", "libscaled.so"],
+            "the package has another file of that name",
+        ),
     ],
 )
 def test_wheels_that_cannot_be(arguments: list[str], said: str, tmp_path: Path) -> None:
