@@ -6,9 +6,9 @@ rounding to the caller.  Real types become float64, complex ones complex128.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -59,7 +59,24 @@ def cholesky_in_place(matrices: Array, *, lower: bool) -> tuple[Array, Array]:
     ``info`` (s32, one a matrix) is 0, or the 1-based order of the first leading minor that is not
     positive; then the columns from there on are as they were.
     """
-    result = wide(matrices)
+    given = wide(matrices)
+    try:
+        factors = np.linalg.cholesky(given if lower else _adjoint(given))
+    except np.linalg.LinAlgError:
+        return _columns_factored(given, lower=lower)
+    # Libraries differ in what they make of NaN.
+    if not np.isfinite(np.diagonal(factors, 0, -2, -1)).all():
+        return _columns_factored(given, lower=lower)
+    named = np.tri(given.shape[-1], dtype=bool)
+    whole = (
+        np.where(named, factors, given) if lower else np.where(named.T, _adjoint(factors), given)
+    )
+    return whole, np.zeros(given.shape[:-2], np.int32)
+
+
+def _columns_factored(result: Array, *, lower: bool) -> tuple[Array, Array]:
+    """``cholesky_in_place`` column by column, as far as minors are positive."""
+    given = result.copy()
     work = result if lower else _adjoint(result).copy()
     size = work.shape[-1]
     pivots = np.empty(work.shape[:-1])
@@ -79,8 +96,7 @@ def cholesky_in_place(matrices: Array, *, lower: bool) -> tuple[Array, Array]:
     if not good.all():
         good = np.logical_and.accumulate(good, axis=-1)
         info[...] = np.where(good.all(axis=-1), 0, good.sum(axis=-1) + 1)
-        given = wide(matrices) if lower else _adjoint(result)
-        work = np.where(good[..., None, :], work, given)
+        work = np.where(good[..., None, :], work, given if lower else _adjoint(given))
     if lower:
         return work, info
     return np.triu(_adjoint(work)) + np.tril(result, -1), info
@@ -203,15 +219,8 @@ def eigh(matrices: Array, *, lower: bool) -> tuple[Array, Array, Array]:
     Only the named triangle is read.  Where the iteration does not converge ``info`` (s32) is 1 and the
     rest NaN.
     """
-    double = wide(matrices)
-    dims = double.shape
-    values, vectors = np.full(dims[:-1], np.nan), np.full(dims, np.nan, double.dtype)
-    info = np.zeros(dims[:-2], np.int32)
-    for index in np.ndindex(*dims[:-2]):
-        try:
-            values[index], vectors[index] = np.linalg.eigh(double[index], "L" if lower else "U")
-        except np.linalg.LinAlgError:
-            info[index] = 1
+    triangle: Literal["L", "U"] = "L" if lower else "U"
+    (values, vectors), info = _stacked(lambda each: np.linalg.eigh(each, triangle), wide(matrices))
     return vectors, values, info
 
 
@@ -221,16 +230,9 @@ def eig(matrices: Array) -> tuple[Array, Array, Array]:
     The largest element of an eigenvector is real.  Where the iteration does not converge, or elements are
     not finite, ``info`` (s32) is 1 and the rest NaN.
     """
-    double = wide(matrices)
-    dims = double.shape
-    values = np.full(dims[:-1], np.nan, np.complex128)
-    vectors = np.full(dims, np.nan, np.complex128)
-    info = np.zeros(dims[:-2], np.int32)
-    for index in np.ndindex(*dims[:-2]):
-        try:
-            values[index], vectors[index] = np.linalg.eig(double[index])
-        except np.linalg.LinAlgError:
-            info[index] = 1
+    (values, vectors), info = _stacked(
+        lambda each: [one.astype(np.complex128) for one in np.linalg.eig(each)], wide(matrices)
+    )
     return values, vectors, info
 
 
@@ -287,20 +289,35 @@ def svd(matrices: Array, *, full_matrices: bool) -> tuple[Array, Array, Array, A
     Shapes: [..., k], [..., m, m or k], [..., n or k, n] with k = min(m, n).  Where the iteration does
     not converge ``info`` (s32) is 1 and the rest NaN.
     """
-    double = wide(matrices)
-    *batch, rows, columns = double.shape
-    steps = min(rows, columns)
-    sides = (rows, columns) if full_matrices else (steps, steps)
-    values = np.full((*batch, steps), np.nan)
-    left = np.full((*batch, rows, sides[0]), np.nan, double.dtype)
-    right = np.full((*batch, sides[1], columns), np.nan, double.dtype)
+    (left, values, right), info = _stacked(
+        lambda each: np.linalg.svd(each, full_matrices), wide(matrices)
+    )
+    return values, left, right, info
+
+
+def _stacked(
+    routine: Callable[[Array], Sequence[Array]], matrices: Array
+) -> tuple[Sequence[Array], Array]:
+    """What NumPy's ``routine`` gives for a stack of matrices, and ``info`` (s32), one a matrix.
+
+    Where a matrix has no results ``info`` is 1 and they are NaN.
+    """
+    batch = matrices.shape[:-2]
     info = np.zeros(batch, np.int32)
+    try:
+        return routine(matrices), info
+    except np.linalg.LinAlgError:
+        pass  # of one of them, and NumPy does not say which
+    every = [np.full_like(one, np.nan) for one in routine(np.zeros_like(matrices))]
     for index in np.ndindex(*batch):
         try:
-            left[index], values[index], right[index] = np.linalg.svd(double[index], full_matrices)
+            found = routine(matrices[index])
         except np.linalg.LinAlgError:
             info[index] = 1
-    return values, left, right, info
+            continue
+        for one, value in zip(every, found, strict=True):
+            one[index] = value
+    return every, info
 
 
 def wide(array: Array) -> Array:

@@ -258,3 +258,47 @@ def test_eigenvectors_keep_their_direction(seed, batch, size, is_complex) -> Non
     values, vectors, info = linalg.eig(matrix)
     assert (info == 1).all()
     assert np.isnan(values).all()
+
+
+def test_a_stack_is_one_call_of_numpy(monkeypatch) -> None:
+    """Each matrix in its own call costs more than its factors do, where it is small."""
+    matrices = normal(0, (4, 3, 3, 3), False)
+    for name, factor in {
+        "eigh": lambda: linalg.eigh(matrices, lower=True),
+        "eig": lambda: linalg.eig(matrices),
+        "svd": lambda: linalg.svd(matrices, full_matrices=True),
+        "cholesky": lambda: linalg.cholesky(matrices @ adjoint(matrices) + np.eye(3), lower=True),
+    }.items():
+        calls, numpy_factor = [], getattr(np.linalg, name)
+
+        def counted(*given, calls=calls, numpy_factor=numpy_factor):
+            calls.append(given[0].shape)
+            return numpy_factor(*given)
+
+        monkeypatch.setattr(np.linalg, name, counted)
+        factor()
+        assert calls == [matrices.shape], name
+
+
+def test_one_matrix_without_eigenvalues_leaves_those_of_the_others() -> None:
+    """Real matrices, all of whose eigenvalues may be real or not, beside one that is not finite."""
+    matrices = np.stack([np.diag([3.0, 1.0]), np.full((2, 2), np.inf), [[0.0, 1.0], [-1.0, 0.0]]])
+    values, vectors, info = linalg.eig(matrices)
+    assert info.tolist() == [0, 1, 0]
+    assert values.dtype == vectors.dtype == np.complex128
+    assert values[0].tolist() == [3, 1]
+    assert np.isnan(values[1]).all()
+    assert np.isnan(vectors[1]).all()
+    assert sorted(values[2].imag) == [-1, 1]
+
+
+@given(seeds, st.booleans(), st.booleans())
+def test_potrf_keeps_the_bits_of_what_it_does_not_read(seed, lower, is_complex) -> None:
+    """Zeros of either sign, infinities and NaN stand in the other triangle."""
+    x = normal(seed, (3, 4, 4), is_complex)
+    x = x @ adjoint(x) + np.eye(4)
+    other = np.triu(np.ones((4, 4), bool), 1) if lower else np.tril(np.ones((4, 4), bool), -1)
+    x[:, other] = np.array([-0.0, np.nan, np.inf, 0.0, -np.inf, 1.0])
+    factors, info = linalg.cholesky_in_place(x, lower=lower)
+    assert not info.any()
+    assert factors[:, other].tobytes() == x[:, other].tobytes()
