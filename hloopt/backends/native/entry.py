@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from hloopt.backends.native.addresses import address_of
 from hloopt.backends.native.bindings import (
     COPY_RESULT,
     INPUT_IN_PLACE,
@@ -22,7 +23,7 @@ from hloopt.backends.native.bindings import (
     bindings,
 )
 from hloopt.backends.native.codegen.driver import called_steps, loops
-from hloopt.backends.native.memory import address_of, is_plain
+from hloopt.backends.native.memory import is_plain
 from hloopt.backends.native.program import HostSide, NativeProgram
 from hloopt.backends.native.toolchain import INCLUDE, build_library
 from hloopt.errors import EvaluationError, UnsupportedError

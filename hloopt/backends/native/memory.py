@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from hloopt.analysis.layout import physical_dims
+from hloopt.backends.native.addresses import address_of, aligned, copied
 from hloopt.dataclass import dataclass
 from hloopt.interpret.context import leaf_arrays
 from hloopt.interpret.interpreter import Interpreter
@@ -31,7 +32,6 @@ __all__ = [
     "BufferView",
     "Placed",
     "PlanMemory",
-    "address_of",
     "as_array",
     "constant_bytes",
     "is_dense",
@@ -45,12 +45,9 @@ Placed: TypeAlias = "list[Array | None]"
 BufferView: TypeAlias = Callable[[Placed], Array]
 """What gives the array of a buffer during a run."""
 
-_ALIGNMENT: Final = 256
 # Bytes from which a result's memory is kept for the next run, where the result is no longer referenced: systems
 # take as long to give so many pages as kernels to fill them.
 _LARGE: Final = 1 << 20
-# Where NumPy keeps the address of an array's elements: right after the header of every object.
-_ELEMENTS: Final = object.__basicsize__
 
 
 def _references(kept: dict[int, Array], at: int) -> int:
@@ -59,27 +56,6 @@ def _references(kept: dict[int, Array], at: int) -> int:
 
 # The reference count in this Python of an array that only the dictionary refers to.
 _UNSHARED: Final = _references({0: np.empty(0)}, 0)
-
-
-def _is_there() -> bool:
-    """Whether addresses are found at the expected offset."""
-    samples = (np.zeros(3), np.zeros(7, np.uint8)[3:])
-    return all(
-        ctypes.c_void_p.from_address(id(one) + _ELEMENTS).value == one.ctypes.data
-        for one in samples
-    )
-
-
-def _address_by_ctypes(array: Array) -> int:
-    return array.ctypes.data
-
-
-def _address_by_offset(array: Array) -> int:
-    return ctypes.c_void_p.from_address(id(array) + _ELEMENTS).value or 0
-
-
-address_of: Callable[[Array], int] = _address_by_offset if _is_there() else _address_by_ctypes
-"""The address of an array's elements; reading it from the object takes a tenth of the time of ``ctypes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +77,14 @@ class _Parameter:
     def own(self, array: Array) -> Array:
         """The bytes of an array as the buffer holds them, in private memory."""
         if not self.is_dense:
-            return _copied(bytes_of_array(array, self.shape))
+            return copied(bytes_of_array(array, self.shape))
         return np.array(array if self.moves is None else array.transpose(self.moves), order="C")
 
 
 class PlanMemory:
     """The places of a plan's allocations.
 
-    ``table`` is the C array of their addresses; ``place`` fills in those that change from run to run.
+    ``table`` is the C array of their addresses; those of the places ``changing`` are other ones in each run.
     """
 
     def __init__(self, module: Module, plan: Plan) -> None:
@@ -125,6 +101,13 @@ class PlanMemory:
         written = written_allocations(plan)
         self._parameters = [
             self._parameter(buffer, written) for buffer in plan.parameters if buffer is not None
+        ]
+        # The place, type and dimensions of what is read where it is; no array has the type None.
+        self._in_place = [
+            (-1, None, ())
+            if one.at is None or one.is_copied or not one.is_dense
+            else (one.at, one.kind, one.dims)
+            for one in self._parameters
         ]
         dense = {
             self._numbers[id(buffer.allocation)]: buffer.shape
@@ -150,6 +133,10 @@ class PlanMemory:
             for number, allocation in enumerate(plan.allocations)
             if allocation.kind == "result" and number not in dense
         ]
+        changing = [one.at for one in self._parameters if one.at is not None]
+        changing += [one[0] for one in (*self._fresh, *self._large)]
+        changing += [at for at, _ in self._rough]
+        self.changing = (ctypes.c_longlong * len(changing))(*changing)
         self._results = [self._result(buffer) for buffer in plan.results]
         self._is_simple = all(isinstance(result, int) for result in self._results)
 
@@ -158,10 +145,38 @@ class PlanMemory:
 
         Raises ``EvaluationError`` where the inputs do not fit the parameters.
         """
-        placed, table = self._still.copy(), self.table
-        checked: list[Array] = []
+        placed = self._still.copy()
         if len(inputs) != len(self._parameters):
             self._checked(inputs)
+        for array, (at, kind, dims) in zip(inputs, self._in_place, strict=True):
+            # `carray`: without gaps, aligned, and what may be written, so that one look is enough for most.
+            if not (
+                type(array) is np.ndarray
+                and array.dtype is kind
+                and array.shape == dims
+                and array.flags.carray
+            ):
+                self._place_anew(inputs, placed)
+                break
+            placed[at] = array
+        for at, dims, kind in self._fresh:
+            placed[at] = np.empty(dims, kind)
+        for at, dims, kind in self._large:
+            if at not in self._last or _references(self._last, at) > _UNSHARED:
+                self._last[at] = np.empty(dims, kind)
+            placed[at] = self._last[at]
+        for at, size in self._rough:
+            placed[at] = aligned(size)
+        return placed
+
+    def find_arrays(self, placed: Placed) -> None:
+        """Put the addresses of what is placed into ``table``, as the driver does by ``ITEMS``."""
+        for at in self.changing:
+            self.table[at] = address_of(placed[at])  # type: ignore[arg-type]
+
+    def _place_anew(self, inputs: Sequence[Array], placed: Placed) -> None:
+        """Put the inputs in place of which some are not, or may not be, what a buffer holds."""
+        checked: list[Array] = []
         for number, parameter in enumerate(self._parameters):
             array = inputs[number]
             if not (
@@ -174,23 +189,8 @@ class PlanMemory:
                 array = parameter.own(checked[number])
             elif parameter.is_copied or not ((flags := array.flags).c_contiguous and flags.aligned):
                 array = parameter.own(array)
-            at = parameter.at
-            if at is not None:
-                placed[at] = array
-                table[at] = address_of(array)
-        for at, dims, kind in self._fresh:
-            array = np.empty(dims, kind)
-            placed[at] = array
-            table[at] = address_of(array)
-        for at, dims, kind in self._large:
-            if at not in self._last or _references(self._last, at) > _UNSHARED:
-                self._last[at] = np.empty(dims, kind)
-            array = placed[at] = self._last[at]
-            table[at] = address_of(array)
-        for at, size in self._rough:
-            placed[at] = _aligned(size)
-            table[at] = address_of(placed[at])  # type: ignore[arg-type]
-        return placed
+            if parameter.at is not None:
+                placed[parameter.at] = array
 
     def results(self, placed: Placed) -> list[Array]:
         """The result arrays after a run."""
@@ -364,11 +364,11 @@ def written_allocations(plan: Plan) -> set[int]:
 
 def _still(allocation: Allocation) -> Array:
     if allocation.kind == "arena":
-        return _aligned(allocation.byte_size)
+        return aligned(allocation.byte_size)
     array, shape = _literal(allocation)
     if is_plain(shape) and array.flags.c_contiguous and array.flags.aligned:
         return array
-    return _copied(bytes_of_array(array, shape))
+    return copied(bytes_of_array(array, shape))
 
 
 def constant_bytes(allocation: Allocation) -> Array:
@@ -386,15 +386,3 @@ def _literal(allocation: Allocation) -> tuple[Array, ArrayShape]:
     assert array is not None
     assert isinstance(shape, ArrayShape)
     return array, shape
-
-
-def _copied(raw: Array) -> Array:
-    own = _aligned(raw.nbytes)
-    own[:] = raw
-    return own
-
-
-def _aligned(byte_size: int) -> Array:
-    whole = np.empty(byte_size + _ALIGNMENT, np.uint8)
-    start = -whole.ctypes.data % _ALIGNMENT
-    return whole[start : start + byte_size]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hloopt.backends.native.addresses import ELEMENTS, ITEMS
 from hloopt.backends.native.calls import NumpyCall, SingleInstructions, call_of
 from hloopt.backends.native.clock import PlanClock
 from hloopt.backends.native.codegen import HEADER, render
@@ -44,6 +45,10 @@ _PYTHON: Final = (
 )
 
 
+_ALONE: Final = Participant()
+"""The only participant of programs that do not call Python: nothing is exchanged."""
+
+
 class HostSide(ctypes.Structure):
     """``Host`` of native.h; the first fields are functions of Python's C API."""
 
@@ -65,6 +70,11 @@ class HostSide(ctypes.Structure):
         ("ends", ctypes.c_int),
         ("runner", ctypes.c_void_p),
         ("times", ctypes.c_void_p),
+        ("arrays", ctypes.c_void_p),
+        ("changing", ctypes.c_void_p),
+        ("changes", ctypes.c_longlong),
+        ("items", ctypes.c_longlong),
+        ("elements", ctypes.c_longlong),
     )
 
 
@@ -122,6 +132,10 @@ class NativeProgram(PlannedProgram):
             threads=thread_count(threads),
             done=-1,
             times=None if clock is None else ctypes.addressof(clock.times),
+            changing=ctypes.addressof(self._memory.changing),
+            changes=len(self._memory.changing),
+            items=ITEMS,
+            elements=ELEMENTS,
         )
         self.progress = _Progress(self._host, len(plan.steps))
         self._addresses = (ctypes.addressof(self._memory.table), ctypes.addressof(self._host))
@@ -130,7 +144,7 @@ class NativeProgram(PlannedProgram):
 
     def run(self, inputs: Sequence[Array], host: Host | None = None) -> list[Array]:
         """Run the entry on arrays in parameter order."""
-        return self.run_as(Participant(), inputs, host)
+        return self.run_as(Participant() if len(self._calls) else _ALONE, inputs, host)
 
     def run_as(
         self, participant: Participant, inputs: Sequence[Array], host: Host | None = None
@@ -139,12 +153,18 @@ class NativeProgram(PlannedProgram):
         with self._running:
             self._numpy.participant = participant
             placed = self._memory.place(inputs)
-            self._host.launches = 0
+            host_side = self._host
+            host_side.launches = 0
+            # The driver is quicker to look at a list of arrays than Python at each of them.
+            if ITEMS:
+                host_side.arrays = id(placed)
+            else:
+                self._memory.find_arrays(placed)
             if len(self._calls):
                 self._run_with_calls(placed, host)
             else:
                 self._run(*self._addresses)
-            self.launches = self._host.launches
+            self.launches = host_side.launches
             return self._memory.results(placed)
 
     def timed(self) -> tuple[NativeProgram, StepClock]:

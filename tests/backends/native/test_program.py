@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import hloopt
+from hloopt.backends.native import memory
 from hloopt.backends.native import program as native
+from hloopt.backends.native.addresses import ITEMS
 from hloopt.backends.native.calls import NumpyCall, call_of
 from hloopt.backends.native.compile import CompiledNative, compile_native
 from hloopt.backends.native.memory import Placed
@@ -465,3 +467,33 @@ def test_large_results_that_nobody_has_are_written_over() -> None:
     assert len(places) == 1
     assert held[1] == -1
     assert view.tolist() == [-6.0, -7.0]
+
+
+PLACES = """HloModule m
+ENTRY e {
+  none = f32[0] parameter(0)
+  x = f32[5] parameter(1)
+  y = f32[5] parameter(2)
+  s = f32[5] subtract(x, y)
+  ROOT r = (f32[5], f32[0], f32[5]) tuple(s, none, x)
+}
+"""
+
+
+@pytest.mark.parametrize("items", [ITEMS, 0])
+def test_arrays_are_found_at_their_places(monkeypatch: pytest.MonkeyPatch, items: int) -> None:
+    """By the driver, or one by one where it is not known how Python's lists are made."""
+    monkeypatch.setattr(native, "ITEMS", items)
+    program = _program(PLACES)
+    if items:
+        # Python looks at no array then.
+        monkeypatch.setattr(memory, "address_of", None)
+    none, x, y = np.zeros(0, np.float32), np.arange(5, dtype=np.float32), np.ones(5, np.float32)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    for given in (x, read_only, np.repeat(x, 2)[::2], x.view(np.recarray)):
+        difference, empty, same = program.run([none, given, y])
+        assert difference.tolist() == [-1, 0, 1, 2, 3]
+        assert empty.shape == (0,)
+        assert same.tolist() == x.tolist()
+        assert not np.shares_memory(same, given)

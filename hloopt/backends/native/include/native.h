@@ -49,6 +49,11 @@ struct Host {
   int ends;                          // whether what handles signals has raised
   const void* runner;                // the thread that has begun this run, by the address of its `helped`
   Times* times;                      // of a timed program
+  // A list of Python's with the array at each place, or null where the places have all addresses already; which of
+  // them change from run to run; and where, in bytes, a list has its items, and an array its elements.
+  const char* arrays;
+  const long long* changing;
+  long long changes, items, elements;
 };
 
 // The run that this thread has begun, or has a range of.
@@ -169,7 +174,18 @@ inline void iterated(Host* host, long long step, long long begin) {
 }
 
 // What the process calls.
+// Addresses of arrays by the objects of Python that they are, whose lock is held.
+inline void find_arrays(char** places, Host* host) {
+  const char* const* arrays = *(const char* const* const*)(host->arrays + host->items);
+  for (long long i = 0; i < host->changes; ++i) {
+    const long long at = host->changing[i];
+    places[at] = *(char* const*)(arrays[at] + host->elements);
+  }
+  host->arrays = nullptr;
+}
+
 inline int drive(int (*run)(char* const*, Host*), char* const* a, Host* host) {
+  if (host->arrays) find_arrays((char**)a, host);
   host->done = 0;
   host->ends = 0;
   host->runner = &helped;
