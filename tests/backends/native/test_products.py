@@ -131,6 +131,9 @@ LARGE = {
         "f32[3,2,60,65]", "f32[2,65,3,70]", "f32[3,2,60,70]", ("3", "1"), ("0,1", "2,0")
     ),
     "rows to spare": _dot("f32[769,64]", "f32[64,40]", "f32[769,40]", ("1", "0")),
+    "few columns": _dot("f32[301,500]", "f32[500,20]", "f32[301,20]", ("1", "0")),
+    "few columns, transposed": _dot("f64[71,400]", "f64[19,400]", "f64[71,19]", ("1", "1")),
+    "few columns of both": _dot("f32[900,29]", "f32[900,13]", "f32[29,13]", ("0", "0")),
     "matrix by vector": _dot("f32[203,1100]", "f32[1100]", "f32[203]", ("1", "0")),
     "vector by matrix": _dot("f64[700]", "f64[700,1205]", "f64[1205]", ("0", "0")),
     "transposed by vector": _dot("f32[1100,203]", "f32[1100]", "f32[203]", ("0", "0")),
@@ -195,6 +198,17 @@ def test_large_products() -> None:
     found = _kernels(_checked(LARGE))
     assert found["native-gemm"] == len(LARGE)
     assert "native-call" not in found
+
+
+@pytest.mark.parametrize(("left", "contracted"), [("f32[150,800]", 1), ("f32[800,150]", 0)])
+def test_few_columns_have_the_bits_of_many(left: str, contracted: int) -> None:
+    """What is read where it lies is summed in the order of what is packed first, blocks of it apart."""
+    few = _dot(left, "f32[800,13]", "f32[150,13]", (str(contracted), "0"))
+    many = _dot(left, "f32[800,130]", "f32[150,130]", (str(contracted), "0"))
+    program = compile_native(joined([hloopt.parse(few), hloopt.parse(many)]))
+    x, y = generate(hloopt.parse(many), 0)
+    some, every = program.run([x, np.ascontiguousarray(y[:, :13]), x, y])
+    assert some.tobytes() == every[:, :13].tobytes()
 
 
 @pytest.mark.parametrize(

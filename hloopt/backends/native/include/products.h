@@ -60,6 +60,10 @@ inline void product_rows(
   long at = 0;
   for (; at + most <= m; at += most)
     product_tile<most, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
+  if (at + most / 2 <= m) {
+    product_tile<most / 2, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
+    at += most / 2;
+  }
   for (; at < m; ++at) product_tile<1, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
 }
 
@@ -205,6 +209,47 @@ inline void matrix_vector(long m, long k, const T* l, long lm, long lk, const T*
   }
 }
 
+// ---- few columns: the left factor is read where it lies, once; packing it would take longer ------------------
+
+// Of a left factor whose columns are neighbours down them, lines of the cache are read by each few rows anew: it has
+// to stay in the second cache.
+const long kFewElements = 1 << 18;
+
+template <class T>
+inline bool has_few_columns(long n, long k, long lm, long lk) {
+  const long lanes = kVectorBytes / (long)sizeof(T);
+  return lk == 1 ? n <= 3 * lanes : lm == 1 && n <= lanes && k * lk <= kFewElements;
+}
+
+// The bits of the sums are those of packed factors.
+
+template <class T>
+inline void few_columns(
+    long m, long n, long k, const T* l, long lm, long lk, const T* r, long rk, long rn, T* c, long cm, T* packed) {
+  const long some = 64;
+  T sums[some * 3 * kVectorBytes / (long)sizeof(T)];
+  for (long k0 = 0; k0 < k; k0 += kBlockDepth) {
+    const long depth = least(kBlockDepth, k - k0);
+    const T* from = r + k0 * rk;
+    if (rn != 1) {
+      for (long at = 0; at < depth; ++at)
+        for (long j = 0; j < n; ++j) packed[at * n + j] = from[at * rk + j * rn];
+      from = packed;
+    }
+    const long apart = rn == 1 ? rk : n;
+    if (k0 == 0) {
+      product(m, n, depth, l, lm, lk, from, apart, c, cm);
+      continue;
+    }
+    for (long m0 = 0; m0 < m; m0 += some) {
+      const long rows = least(some, m - m0);
+      product(rows, n, depth, l + m0 * lm + k0 * lk, lm, lk, from, apart, sums, n);
+      for (long i = 0; i < rows; ++i)
+        for (long j = 0; j < n; ++j) c[(m0 + i) * cm + j] += sums[i * n + j];
+    }
+  }
+}
+
 // Rows and columns of l are lm and lk apart, those of r rk and rn; rows of c cm, its columns 1.  With `adds`
 // sums are added to what is in c.
 template <class T>
@@ -216,6 +261,10 @@ __attribute__((noinline)) void large_product(
     return;
   }
   static thread_local Blocks<T> blocks;
+  if (has_few_columns<T>(n, k, lm, lk) && !adds) {
+    few_columns(m, n, k, l, lm, lk, r, rk, rn, c, cm, blocks.r);
+    return;
+  }
   const long lanes = Blocks<T>::lanes;
   for (long n0 = 0; n0 < n; n0 += kBlockColumns) {
     const long columns = least(kBlockColumns, n - n0);
