@@ -33,6 +33,8 @@ SIZES = [
     Case("f32", (33, 31), (0,), init="2"),
     Case("f32", (129, 2), (0,), init="2"),
     Case("f32", (40, 129), (0,), init="2"),
+    Case("f32", (33, 12), (0,), init="2"),
+    Case("f32", (3, 21, 9), (1,), init="1"),
     Case("f32", (700, 1031), (0,), init="2"),
     Case("f32", (3, 40, 36), (1,), init="1"),
     Case("f32", (2, 20, 3, 5), (1, 2), init="1"),
@@ -49,6 +51,7 @@ SIZES = [
     Case("f32", (30, 40), (1,), "multiply", "0.5"),
     Case("f32", (30, 40), (1,), "argmax"),
     Case("f32", (70, 40), (0,), "argmax"),
+    Case("f32", (19, 10), (0,), "argmax"),
     Case("f16", (40, 50), (1,), "wide-add"),
     Case("f32", (20, 90), (1,), "moments"),
 ]
@@ -144,6 +147,22 @@ def test_beside_and_behind() -> None:
     ]
     check_native_kernels(fusions(bodies), "native-reduction")
     check_native_kernels(fusions([BESIDE.format(rows=33, minor=70, kept=33, at=1)]), "native-rows")
+
+
+def test_rows_that_fill_a_vector_are_loops() -> None:
+    """What a row shares is loaded once for all of its columns; shorter rows lie side by side in a vector."""
+    body = """
+    x: f32[37,{minor}]
+    y: f32[37]
+    low = f32[] constant(-inf)
+    across = f32[37,{minor}] broadcast(y), dimensions={{0}}
+    scores = f32[37,{minor}] add(x, across)
+    ROOT most = f32[{minor}] reduce(scores, low), dimensions={{0}}, to_apply=maximum_f32
+"""
+    bodies = [body.format(minor=minor) for minor in (8, 12, 16, 3)]
+    code = check_native_kernels(fusions(bodies), "native-reduction")
+    rows = [one.var.name for one in code.loops() if one.var.name.startswith("row")]
+    assert len(rows) == 3, "of 8, 12 and 16 columns"
 
 
 def test_what_shares_nothing_is_launched_alone() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
 from hloopt.analysis.index import Index, Symbol, delinearize
 from hloopt.backends.native.codegen.nest import least, loop
@@ -17,6 +18,9 @@ from hloopt.kernel_ir.expressions import Array, Element, Expr, eq
 from hloopt.types import ArrayShape, leaves
 
 __all__ = ["Accumulators", "Visit", "counter", "declared", "finish", "lanes_of", "take_steps"]
+
+# Columns whose operations fill a vector of 32 bytes or more, of the types that most have.
+_MOST_OF_A_VECTOR: Final = 8
 
 Visit = Callable[[Index, Index], None]
 """Further work on each accumulated element, by its position and its distance from the first one."""
@@ -52,6 +56,21 @@ def lanes_of(f: FunctionWriter, width: int) -> Iterator[Index]:
     """A loop over lanes, which becomes vectors."""
     with counter(f, Index(0), Index(width), width, "lane", innermost=True) as lane:
         yield lane
+
+
+@contextmanager
+def _lanes_by_rows(f: FunctionWriter, lanes: int, layout: Steps) -> Iterator[Index]:
+    """The lanes of a step, row by row where each row fills a vector: what all of it shares is loaded once."""
+    columns = layout.keep
+    if not _MOST_OF_A_VECTOR <= columns < lanes:
+        with lanes_of(f, lanes) as lane:
+            yield lane
+        return
+    with (
+        counter(f, Index(0), Index(lanes // columns), lanes // columns, "row") as row,
+        lanes_of(f, columns) as column,
+    ):
+        yield row * columns + column
 
 
 @contextmanager
@@ -137,7 +156,7 @@ def take_steps(
         def take(
             at: Index, lanes: int, into: Sequence[Accumulators], *, first: bool = False
         ) -> None:
-            with lanes_of(f, lanes) as lane:
+            with _lanes_by_rows(f, lanes, layout) as lane:
                 offset = at * layout.stride + lane
                 if before is not None:
                     before(start + offset, offset)
