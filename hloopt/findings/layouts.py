@@ -15,7 +15,7 @@ from hloopt.numbers import byte_size
 from hloopt.ops.traits import PERMUTING
 from hloopt.types import AliasEntry, ArrayShape, Dims, Layout
 
-__all__ = ["arguments"]
+__all__ = ["arguments", "set_argument_shape"]
 
 _LEAST: Final = 1 << 16
 """Bytes from which on an argument is worth a word."""
@@ -86,7 +86,7 @@ def _candidate(
 
     def change(module: Module, places: Sequence[Instruction]) -> bool:
         for one in places:
-            _laid_out(module, one, order)
+            _laid_out(one, order)
         return bool(places)
 
     return FindingCandidate(
@@ -110,16 +110,21 @@ def _candidate(
     )
 
 
-def _laid_out(module: Module, parameter: Instruction, order: Dims) -> None:
+def _laid_out(parameter: Instruction, order: Dims) -> None:
     """The argument with its dimensions in that order in memory, the first the slowest."""
     layout = Layout(tuple(reversed(order)))
-    shape = replace(parameter.array, layout=layout)
+    set_argument_shape(parameter, replace(parameter.array, layout=layout))
+
+
+def set_argument_shape(parameter: Instruction, shape: ArrayShape) -> None:
+    """Give a parameter of the entry another shape, in the layout of the entry, too."""
     edit.set_shape(parameter, shape)
-    given = module.attributes.get("entry_computation_layout")
+    attributes = parameter.module.attributes
+    given = attributes.get("entry_computation_layout")
     if given is not None:
         parameters, result = given
         number = parameter.parameter_number
-        module.attributes["entry_computation_layout"] = (
+        attributes["entry_computation_layout"] = (
             (*parameters[:number], shape, *parameters[number + 1 :]),
             result,
         )

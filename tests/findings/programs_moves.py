@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -166,3 +167,66 @@ def sorted_columns(rng: np.random.Generator) -> tuple[Any, ...]:
         return jnp.sort(x, axis=1)
 
     return before, after, normal(rng, 2048, 512)
+
+
+def _with_room(cache: Any, rows: Any) -> Any:
+    """A cache that is as long as it becomes, as a user makes it once."""
+    return jnp.pad(cache, ((0, 0), (0, 0), (0, rows.shape[2]), (0, 0)))
+
+
+@pair(
+    "grown-argument",
+    given=lambda q, keys, values, k, v: (
+        q,
+        _with_room(keys, k),
+        _with_room(values, v),
+        k,
+        v,
+        jnp.int32(keys.shape[2]),
+    ),
+    donate=((), (1, 2)),
+)
+def a_step_of_decoding(rng: np.random.Generator) -> tuple[Any, ...]:
+    def attended(q: Any, keys: Any, values: Any, seen: Any) -> Any:
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, keys) / 8
+        weights = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+        return jnp.einsum("bhqk,bhkd->bhqd", weights, values)
+
+    def before(q: Any, keys: Any, values: Any, k: Any, v: Any) -> Any:
+        keys, values = jnp.concatenate([keys, k], axis=2), jnp.concatenate([values, v], axis=2)
+        return attended(q, keys, values, True), keys, values
+
+    def after(q: Any, keys: Any, values: Any, k: Any, v: Any, position: Any) -> Any:
+        keys = lax.dynamic_update_slice(keys, k, (0, 0, position, 0))
+        values = lax.dynamic_update_slice(values, v, (0, 0, position, 0))
+        return attended(q, keys, values, jnp.arange(keys.shape[2]) <= position), keys, values
+
+    caches = normal(rng, 8, 16, 1024, 64), normal(rng, 8, 16, 1024, 64)
+    rows = [normal(rng, 8, 16, 1, 64) for _ in range(3)]
+    return before, after, rows[0], *caches, *rows[1:]
+
+
+@pair(
+    "grown-argument",
+    given=lambda seen, row: (jnp.pad(seen, ((1, 0), (0, 0))), row),
+    donate=((), (0,)),
+)
+def replay_with_a_row_more(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(seen: Any, row: Any) -> Any:
+        return jnp.concatenate([row, seen])
+
+    def after(seen: Any, row: Any) -> Any:
+        return lax.dynamic_update_slice(seen, row, (0, 0))
+
+    return before, after, normal(rng, 8191, 512), normal(rng, 1, 512)
+
+
+@pair("grown-argument")
+def two_halves_joined(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any, y: Any) -> Any:
+        return jnp.concatenate([x, y])
+
+    def after(x: Any, y: Any) -> Any:
+        return jnp.stack([x, y]).reshape(-1, x.shape[1])
+
+    return before, after, normal(rng, 4096, 512), normal(rng, 4096, 512)
