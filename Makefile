@@ -11,7 +11,7 @@ SAMPLE := samples/cartpole_step
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format lint types corpus kernels emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden recording reference docs wheel tasks release clean
+.PHONY: help install demo test check format lint types corpus kernels slow emulate exports layers spmd mutate-kernels prove stablehlo tolerance first-difference campaign-random campaign-mutations campaign-pipelines wrong-stages stage-alarms baseline bench bench-gpu study golden recording reference docs wheel tasks release clean
 
 help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,8 +58,11 @@ corpus: $(VENV)/.installed-dev  ## everything in the folder HLOOPT_CORPUS names,
 kernels: $(VENV)/.installed-dev  ## compile every generated kernel with NVRTC, no GPU needed: registers, spills, stack
 	$(BIN)/python -m tests.corpus.compile_kernels --jobs $(JOBS)
 
+slow: export OPENBLAS_NUM_THREADS ?= 1
+slow: $(VENV)/.installed-dev  ## what the suite leaves out: its other cases, property tests with more examples, emulated programs optimised
+	HLOOPT_SLOW=1 $(PYTEST) -n $(JOBS) -q -m slow
+
 emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the emulator, resumable; adds to the scoreboard
-	HLOOPT_SLOW=1 $(PYTEST) -q -m slow
 	$(BIN)/python -m tests.corpus.score --emulated --jobs $(JOBS)
 
 stablehlo: $(VENV)/.installed-dev  ## 67 programs of JAX in every form of StableHLO, and back (HLOOPT_XLA_PYTHON with JAX)

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
 from hloopt.backends.emulator import device, toolchain
 from hloopt.runtime import timing
 from tests.helpers.command_server import commands
+from tests.helpers.rarely import groups_of_cases
 
 # Hypothesis would read every module of the package for constants to draw: 13 s in each process, and examples
 # that change with any number in the code.  Versions that do not have the function read none.
@@ -25,7 +26,7 @@ if hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
 
 # The suite draws the same examples on every run; HYPOTHESIS_PROFILE=explore looks for new ones.
-_EXAMPLES = 100 if os.environ.get("HLOOPT_SLOW") else 40
+_EXAMPLES = 100 if os.environ.get("HLOOPT_SLOW") else 20
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, max_examples=_EXAMPLES
 )
@@ -43,16 +44,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden cases in place")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what this machine has not, saying what is missing."""
+    """Mark what is slow, before ``-m slow`` asks; skip what this machine has not, saying what is missing."""
+    for cases, quick in groups_of_cases(items):
+        for number in set(range(len(cases))).difference(quick):
+            cases[number].add_marker(pytest.mark.slow)
     for item in items:
+        if os.environ.get("HLOOPT_SLOW") and is_hypothesis_test(getattr(item, "function", None)):
+            item.add_marker(pytest.mark.slow)  # it has more examples
         # Not item.keywords: those hold the names of folders too, and this is about marks.
         if item.get_closest_marker("gpu") and not _has_gpu():
             item.add_marker(pytest.mark.skip(reason="no CUDA device with CuPy"))
         if item.get_closest_marker("corpus") and not os.environ.get("HLOOPT_CORPUS"):
             item.add_marker(pytest.mark.skip(reason="HLOOPT_CORPUS is not set"))
         if item.get_closest_marker("slow") and not os.environ.get("HLOOPT_SLOW"):
-            item.add_marker(pytest.mark.skip(reason="HLOOPT_SLOW is not set; make emulate sets it"))
+            item.add_marker(pytest.mark.skip(reason="HLOOPT_SLOW is not set; make slow sets it"))
 
 
 @pytest.fixture(scope="module", autouse=True)
