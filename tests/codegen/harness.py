@@ -36,6 +36,8 @@ Pick = Callable[[Instruction], "tuple[str, Mapping[str, int]] | None"]
 
 TARGET = find_target("h200")
 LIMITS = Limits()
+_COMPILED: set[str | None] = set()
+"""Kernels of which this process has compiled a source."""
 
 
 def chooser(
@@ -106,8 +108,7 @@ def check_kernel(
 
     The verifier checks every function.  The emulator checks every access and runs twice with blocks in
     different orders; the two results are the same bit for bit, but for those of NaN, unless a spec is atomic.  Without ``twice`` it runs once.  With ``used`` the kernel must
-    have fitted somewhere; with ``everywhere`` NVRTC compiles the source for sm_75 or sm_90, without spills
-    (where it is installed).
+    have fitted somewhere; with ``everywhere`` NVRTC has to take the source (``compile_somewhere``).
     """
     module, plan, kernels = planned(text, kernel, tile)
     source = kernels.text
@@ -131,27 +132,43 @@ def check_kernel(
         for one, other in zip(results[0], results[-1], strict=True):
             assert same_bits(one, other), f"the order of blocks matters\n{source}"
     if everywhere:
-        compile_somewhere(source)
+        compile_somewhere(source, kernel=kernel)
     return kernels
 
 
-def compile_somewhere(source: str, architectures: Sequence[str] = ("sm_75", "sm_90")) -> None:
-    """As ``compile_everywhere``, for one of them, which the source decides; for all among the slow tests.
+def compile_somewhere(
+    source: str, architectures: Sequence[str] = ("sm_75", "sm_90"), kernel: str | None = None
+) -> None:
+    """NVRTC reads each source, and compiles the first of each kernel in a process and a third of the others.
 
-    Of the many sources of a kernel some are compiled for each.
+    That is as ``compile_everywhere``, for one of the architectures, which the source decides; the slow tests
+    have each source compiled for all of them.  The machine code takes five times as long as all else.
     """
-    number = crc32(source.encode()) % len(architectures)
-    is_slow = bool(os.environ.get("HLOOPT_SLOW"))
-    compile_everywhere(source, architectures if is_slow else architectures[number : number + 1])
+    if os.environ.get("HLOOPT_SLOW"):
+        compile_everywhere(source, architectures)
+        return
+    share, number = divmod(crc32(source.encode()), len(architectures))
+    architecture = architectures[number]
+    if share % 3 == 0 or kernel not in _COMPILED:
+        _COMPILED.add(kernel)
+        compile_everywhere(source, (architecture,))
+    elif _has_nvrtc(architecture):
+        compile_cuda(source, architecture.replace("sm_", "compute_"), options=("--device-debug",))
 
 
 def compile_everywhere(source: str, architectures: Sequence[str] = ("sm_75", "sm_90")) -> None:
     """NVRTC compiles the source, and no function spills; nothing is done where NVRTC is not installed."""
-    try:
-        nvrtc_for(architectures[0])
-    except DeviceError:
+    if not _has_nvrtc(architectures[0]):
         return
     for architecture in architectures:
         compiled = compile_cuda(source, architecture)
         for name, resources in compiled.resources.items():
             assert not resources.spill_stores, f"{name} spills on {architecture}\n{source}"
+
+
+def _has_nvrtc(architecture: str) -> bool:
+    try:
+        nvrtc_for(architecture)
+    except DeviceError:
+        return False
+    return True
