@@ -102,11 +102,13 @@ def _at_length(name: str, shape: str) -> float:
     return exponent if exponent <= _EXPONENT else _exponent(name, shape, _LARGE)
 
 
+@pytest.mark.every_value
+@pytest.mark.parametrize("turn", range(3))
 @pytest.mark.parametrize("shape", _ROWS)
-def test_no_pass_takes_the_square(shape: str) -> None:
+def test_no_pass_takes_the_square(shape: str, turn: int) -> None:
     """Four times the module, at most 5.3 times the calls; where a way for many begins, beyond that."""
     steep = {}
-    for name in ("parse", "print", "verify", "fingerprint", *PASSES):
+    for name in ("parse", "print", "verify", "fingerprint", *PASSES)[turn::3]:
         _work(name, shape, 2)
         exponent = _at_length(name, shape)
         if exponent > _EXPONENT:
@@ -129,6 +131,7 @@ def test_what_joins_a_kernel_is_looked_at_but_not_the_kernel(name: str, shapes: 
         assert _at_length(name, shape) <= _EXPONENT, shape
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(
     "name",
     [

@@ -43,6 +43,7 @@ def module_text(op: str, *, taken: bool, fused: bool) -> str:
     )
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("taken", [False, True], ids=["result", "taken"])
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)

@@ -150,6 +150,7 @@ def _low_scores(q: Any, k: Any, v: Any) -> None:
     k[0, :3] = 16
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("change", [_infinite_value, _nan_value, _special_keys, _low_scores])
 @pytest.mark.parametrize("name", ["causal", "causal with -inf", "window", "added", "late division"])
 def test_special_numbers(name: str, change: Callable[..., None]) -> None:

@@ -56,6 +56,7 @@ def _functions(text: str, kernel: str) -> tuple[str, int]:
     return source[source.index('extern "C"') :], executed_instructions(fusion)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("kind", ["thread", "block"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_code_of_a_loop_is_linear_in_its_body(name: str, kind: str) -> None:

@@ -89,6 +89,7 @@ def _rope(kind: str, dims: tuple[int, ...], end: str = JOINED, *, fused: bool = 
     return f"HloModule m\nbody {{\n{body}}}\nENTRY e {{\n{call}}}\n"
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("end", [JOINED, PADDED])
 @pytest.mark.parametrize(
     ("kind", "dims", "tile"),

@@ -90,6 +90,7 @@ def test_the_first_elements_and_their_places(
     check_kernel(text, "whole-row", exact=True, everywhere=minor == 129)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("largest", ["true", "false"])
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
 def test_signs_of_zeros_infinities_and_the_bits_of_nans(kind: str, largest: str) -> None:

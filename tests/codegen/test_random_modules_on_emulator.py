@@ -16,6 +16,7 @@ from hloopt.backends.device_compile import prepare
 from hloopt.backends.emulator import EmulatorDevice
 from hloopt.backends.kernel_check import CheckedProgram
 from hloopt.errors import DeviceError
+from tests.helpers.rarely import examples
 from tests.properties.random_modules import module_text
 from tests.properties.special_inputs import special_inputs
 
@@ -47,7 +48,7 @@ def check(seed: int) -> None:
 
 
 @settings(
-    max_examples=1000 if EXPLORES else 4,
+    max_examples=examples(1000) if EXPLORES else 4,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -20,6 +20,7 @@ from hloopt.pipelines import for_target, parse_pipeline
 from hloopt.targets import target
 from hloopt.targets.target import HOST
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 
 TEXT = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -193,7 +194,7 @@ ENTRY e {
     assert (plan.target, plan.cost_model) == ("host", "host")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_random_programs_keep_every_bit(text: str) -> None:
     """Fused for the host, with several results too; the model has figures for all that comes out."""
@@ -209,7 +210,7 @@ def test_random_programs_keep_every_bit(text: str) -> None:
         assert time.exec_ns >= 0
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_what_is_remembered_is_what_is_counted_anew(text: str) -> None:
     """A model that followed all fusions says of each kernel what a new one says."""

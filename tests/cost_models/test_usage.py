@@ -18,6 +18,7 @@ from hloopt.ir import Instruction
 from hloopt.ir.walk import slots_of
 from hloopt.targets import target
 from tests.helpers.programs import programs
+from tests.helpers.rarely import examples
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
 
@@ -256,7 +257,7 @@ def test_slots() -> None:
     assert slots_of(root.operands[0].operands[0], root) == (0, 1)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs(), data=st.data())
 def test_growing_is_like_counting_anew(text: str, data: st.DataObject) -> None:
     """Producers join consumers in any order, now and then with results of their own; figures stay right."""

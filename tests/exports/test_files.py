@@ -65,6 +65,7 @@ def test_the_check_of_a_cupy_file_passes_on_the_emulator(
     assert file.compared
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(("form", "variable"), [("jax", "XLA"), ("torch", "TORCH")])
 @pytest.mark.parametrize("text", [PROGRAMS[name] for name in SEVERAL], ids=SEVERAL)
 def test_a_framework_computes_the_same_on_a_cpu(

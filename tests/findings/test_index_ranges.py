@@ -37,6 +37,7 @@ def found(indices: str, region: str = ADD) -> Findings:
     return hloopt.why(hloopt.parse(text), kinds=["indexed-range"])
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("region", [SET, ADD])
 @pytest.mark.parametrize(
     "indices",

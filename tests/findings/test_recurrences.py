@@ -83,6 +83,7 @@ def text(body: str, *, count: int, place: str = "i", other: str = "g") -> hloopt
     )
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("count", [16, 21])
 @pytest.mark.parametrize("place", ["i", "back"])
 @pytest.mark.parametrize("name", RECURRENCES)

@@ -13,6 +13,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.passes.defuse import Defuse
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 from tests.helpers.support import count_calls
 
 NEVER = frozenset({"parameter", "tuple", "get-tuple-element"})
@@ -56,7 +57,7 @@ def _fuse_some(module: Module, draw: st.DrawFn) -> bool:
     return True
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), text=programs())
 def test_random_edits_keep_every_bit(data: st.DataObject, text: str) -> None:
     """Fusions of ops and of fusions, with one result and with several, and siblings, in any order."""

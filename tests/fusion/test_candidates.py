@@ -15,6 +15,7 @@ from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.ir import Instruction
 from tests.helpers.growing import SHAPES
 from tests.helpers.programs import programs
+from tests.helpers.rarely import examples
 
 _TIGHT = (
     InstructionFusion(),
@@ -55,7 +56,7 @@ def test_shapes_that_grow(shape: str) -> None:
 
 
 @pytest.mark.parametrize("options", _TIGHT, ids=str)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=programs())
 def test_random_programs(options: InstructionFusion, text: str) -> None:
     """Every step and every word of refusal is the same."""

@@ -29,6 +29,7 @@ def _fusions(module: hloopt.Module) -> list[hloopt.ir.Instruction]:
     return [one for one in module.entry if one.opcode == "fusion"]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("level", ["O2", "O3"])
 @pytest.mark.parametrize("levels", [6, 12, 24])
 def test_each_kernel_has_room(level: str, levels: int) -> None:

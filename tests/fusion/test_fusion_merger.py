@@ -15,6 +15,7 @@ from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 
 HEAD = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -418,7 +419,7 @@ ENTRY e { s = (s32[], f32[8]) parameter(0) ROOT w = (s32[], f32[8]) while(s), co
     assert plan.reasons()["loop-carried"] == 1
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_merging_keeps_every_bit(text: str) -> None:
     """After both rounds of instruction fusion, by every criterion."""

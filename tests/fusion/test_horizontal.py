@@ -18,6 +18,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Pass, PassLog
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 from tests.passes.proof import check, inputs, ordinary
 
 LOOP, SLICED = HorizontalLoopFusion(), HorizontalLoopFusion(era="2020")
@@ -351,7 +352,7 @@ def test_other_reductions_and_other_readers_stand_apart() -> None:
     assert _refusals(plan)["b"] == ("horizontal-other-users", None, None)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs(), era=st.sampled_from(["2020", "2024"]))
 def test_random_programs_keep_every_bit(text: str, era: str) -> None:
     """Fused down and across, and once more: valid, and the same results."""

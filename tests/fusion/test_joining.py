@@ -78,6 +78,7 @@ def test_names_that_depend_on_their_order_are_those_of_copies() -> None:
     assert module.to_text() == other.to_text()
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("strategy", [PriorityFusion(), FusionMerger()])
 @pytest.mark.parametrize(
     "shape",

@@ -25,6 +25,7 @@ from hloopt.ir import Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 from tests.helpers.support import invoke
 
 TEXT = """HloModule m
@@ -105,7 +106,7 @@ def test_any_strategy_makes_the_same_kernels_again(first: str, second: str, tmp_
 
 
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

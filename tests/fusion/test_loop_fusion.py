@@ -16,6 +16,7 @@ from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.random_loops import inputs, loop_text
+from tests.helpers.rarely import examples
 from tests.passes.proof import check
 
 BODY = """
@@ -311,7 +312,7 @@ def test_the_pass_keeps_its_promises() -> None:
     check(f"HloModule m\n{BODY}\nENTRY main {{\n{PLAIN}\n}}\n", LoopFusion())
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(chooser=st.randoms(use_true_random=False))
 def test_random_loops_stay_equal(chooser: random.Random) -> None:
     """Fused, taken apart again, and made ready for a device, bit by bit; a second run finds nothing."""
@@ -329,7 +330,7 @@ def test_random_loops_stay_equal(chooser: random.Random) -> None:
     assert all(one.opcode != "fusion" for one in apart.instructions())
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(chooser=st.randoms(use_true_random=False))
 def test_random_loops_run_after_o3(chooser: random.Random) -> None:
     """The NumPy executor gives what the interpreter gives; O3 runs again without touching the kernel."""

@@ -19,6 +19,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.partition import compare_partitions, partition
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 from tests.helpers.support import count_calls
 
 FOLDER = Path(__file__).parent / "xla"
@@ -568,7 +569,7 @@ def test_unknown_names(options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("era", ["2023", "2026"])
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_random_programs_keep_every_bit(era: str, text: str) -> None:
     """After instruction fusion, as pipelines have it; a fused text is read back."""

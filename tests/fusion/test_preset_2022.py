@@ -14,6 +14,7 @@ from hloopt.ir import Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.presets import XLA_PRESETS, Rows, preset_text
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 FUSION = tuple(
@@ -44,7 +45,7 @@ def test_the_passes_and_their_limits() -> None:
     assert names == ["horizontal-loop-fusion", "horizontal-input-fusion", "cse", "dce"]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_results_stay_and_a_second_run_changes_nothing(text: str) -> None:
     """All passes over random programs, bit by bit."""

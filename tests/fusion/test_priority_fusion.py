@@ -18,6 +18,7 @@ from hloopt.fusion.priority_fusion import PriorityFusion
 from hloopt.ir import Instruction, Module
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 from tests.helpers.support import count_calls
 
 HEAD = """HloModule m
@@ -384,7 +385,7 @@ def test_times_that_have_no_end_are_counted_apart() -> None:
     assert (account.unfused, account.fused, account.endless) == (12000, 8000, 0)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_random_programs_keep_every_bit(text: str) -> None:
     """Fused modules are valid, compute the same, and are read back as they are written."""
@@ -396,7 +397,7 @@ def test_random_programs_keep_every_bit(text: str) -> None:
     assert hloopt.parse(module.to_text()).to_text() == module.to_text()
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_all_that_a_user_may_wish_keeps_every_bit(text: str) -> None:
     """Every pair is wanted: whatever is not forbidden is fused, and computes the same."""
@@ -464,6 +465,7 @@ def _pieces(piece: str, count: int, more: str = "") -> str:
     return "\n".join([*lines, f"c = f32[{count},64] concatenate({parts}), dimensions={{0}}", more])
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(
     "piece",
     [

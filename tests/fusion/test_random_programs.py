@@ -10,10 +10,11 @@ from hloopt.fusion.instruction_fusion import InstructionFusion
 from hloopt.passes.defuse import Defuse
 from hloopt.rewrite.pass_ import PassLog
 from tests.helpers.programs import programs, results
+from tests.helpers.rarely import examples
 
 
 @pytest.mark.parametrize("may_duplicate", [False, True])
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs())
 def test_fusion_and_defusion_keep_every_bit(may_duplicate: bool, text: str) -> None:
     """Twice, as pipelines run it; then apart again."""
@@ -29,7 +30,7 @@ def test_fusion_and_defusion_keep_every_bit(may_duplicate: bool, text: str) -> N
     assert all(entry.opcode != "fusion" for entry in module.instructions())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(text=programs())
 def test_a_fused_module_is_read_back(text: str) -> None:
     """The text of a fused module parses to the same module."""
@@ -39,7 +40,7 @@ def test_a_fused_module_is_read_back(text: str) -> None:
     assert again.to_text() == module.to_text()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(text=programs())
 def test_fusion_comes_to_rest(text: str) -> None:
     """A second run finds nothing that the first left for lack of looking, without duplication."""

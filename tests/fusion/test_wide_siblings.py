@@ -119,6 +119,7 @@ x = f32[64,128] parameter(0)
 """)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("era", ["2023", "2026"])
 def test_readers_are_left_out_only_where_a_rule_refuses_them(

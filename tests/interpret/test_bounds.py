@@ -296,6 +296,7 @@ def expression(chance: random.Random, kind: str) -> str:
     return entry(*lines, regions=region).replace("KIND", kind)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
 def test_bounds_are_sound(kind: str, seed: int) -> None:

@@ -14,6 +14,7 @@ import hloopt
 from hloopt.errors import UnsupportedError
 from hloopt.interpret.tiling import elements_in_memory, tiles_of
 from hloopt.types import ArrayShape, Layout, dtype
+from tests.helpers.rarely import examples
 from tests.semantics.statement import check
 
 
@@ -49,7 +50,7 @@ def layouts(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], list[tup
     return dims, order, draw(st.lists(sizes, min_size=1, max_size=2))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(layouts())
 def test_elements_lie_where_the_formula_says(case) -> None:
     """All of them do, and every other place is padding."""

@@ -16,6 +16,7 @@ from hloopt.analysis.backend_config import custom_name
 from hloopt.fusion.history import FusionPlan
 from hloopt.ir import Instruction, Module
 from hloopt.kernels.row_fusion import RowFusion
+from tests.helpers.rarely import examples
 from tests.helpers.support import invoke
 
 REGIONS = """sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -282,7 +283,7 @@ _MAKERS: dict[str, Callable[[str, str], str]] = {
 
 
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_random_graphs_keep_their_bits(data: st.DataObject) -> None:
     """Whatever reduces, spreads, mixes and comes back: the module stays valid, and every bit the same."""
     lines = ["x = f32[40,40] parameter(0)", "v = f32[40] parameter(1)", "zero = f32[] constant(0)"]

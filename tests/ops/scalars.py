@@ -10,11 +10,12 @@ from hypothesis import settings
 from hloopt.ops import OPS, ScalarArgs
 from hloopt.ops.elementwise import keeps_bits
 from hloopt.types import dtype, of_numpy, rounded
+from tests.helpers.rarely import examples
 
 Array = np.ndarray[Any, Any]
 
 # Many rows are tested; a loaded machine is no reason to fail.
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=examples(40), deadline=None)
 
 
 def apply(

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 import hloopt
+from tests.helpers.rarely import examples
 from tests.oracle.oracle import ask, available
 from tests.semantics.combiners import binary
 from tests.semantics.elements import values
@@ -79,7 +80,7 @@ def drawn(strategy, keep):
     found = []
 
     @given(strategy)
-    @settings(max_examples=20 * COUNT, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=examples(20) * COUNT, derandomize=True, database=None, deadline=None)
     def collect(case):
         if keep(case):
             found.append(case)

@@ -47,6 +47,7 @@ def arrays_of(opcode: str, name: str, dims: tuple[int, ...], feature: int) -> li
     }[opcode]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize("opcode", ["training", "inference", "grad"])
 @pytest.mark.parametrize(

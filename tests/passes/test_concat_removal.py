@@ -13,6 +13,7 @@ from hloopt.ir import Module
 from hloopt.passes.concat_removal import ConcatRemoval
 from hloopt.pipelines import optimize_module
 from hloopt.rewrite import PassLog
+from tests.helpers.rarely import one_in
 from tests.passes import proof
 
 HEAD = """HloModule m
@@ -114,7 +115,7 @@ def cut(rng: random.Random, whole: str, sizes: list[int], width: int, dim: int) 
     return lines
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", one_in(3, range(80)))
 def test_random_stacks_read_in_pieces(seed: int) -> None:
     """A stack that ops and slices follow gives the same results in pieces."""
     rng = random.Random(seed)

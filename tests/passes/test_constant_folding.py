@@ -11,6 +11,7 @@ from hloopt.errors import UsageError
 from hloopt.ir import Module
 from hloopt.passes.constant_folding import ConstantFolding
 from hloopt.rewrite import PassLog
+from tests.helpers.rarely import one_in
 from tests.passes import proof
 from tests.properties.random_modules import module_text
 
@@ -130,7 +131,7 @@ def test_limits_that_make_no_sense(options: dict[str, int]) -> None:
         ConstantFolding(**options)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_in(3, range(30)))
 def test_random_modules_keep_their_results(seed: int) -> None:
     """Folding in calls, loops and branches."""
     text = module_text(random.Random(seed))

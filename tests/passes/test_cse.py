@@ -9,6 +9,7 @@ import pytest
 
 from hloopt.passes.cse import CommonSubexpressionElimination
 from hloopt.passes.dce import DeadCodeElimination
+from tests.helpers.rarely import one_in
 from tests.passes import proof
 from tests.properties.random_modules import module_text
 
@@ -95,7 +96,7 @@ ENTRY e { p = pred[] parameter(0)
     proof.check(text, CommonSubexpressionElimination(computations=True), changes=False)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_in(3, range(30)))
 def test_random_modules_keep_their_results(seed: int) -> None:
     """Merging in calls, loops and branches, with computations shared."""
     text = module_text(random.Random(seed))

@@ -9,6 +9,7 @@ import pytest
 import hloopt
 from hloopt.passes.dce import DeadCodeElimination
 from hloopt.rewrite import PassLog
+from tests.helpers.rarely import one_in
 from tests.passes import proof
 from tests.properties.random_modules import module_text
 
@@ -159,7 +160,7 @@ def test_fuel_leaves_a_valid_module(fuel: int, call: str) -> None:
     assert proof.identical(one, other)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_in(3, range(30)))
 def test_random_modules_keep_their_results(seed: int) -> None:
     """Whatever is removed, results stay."""
     text = module_text(random.Random(seed))

@@ -159,6 +159,7 @@ def test_random_dots_of_floats(instance: Pass) -> None:
         hold(dots(seed, "f32"), instance)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("opcode", ["add", "maximum", "subtract"])
 @pytest.mark.parametrize("element", ["f32", "s32"])
 def test_random_folds(element: str, opcode: str) -> None:

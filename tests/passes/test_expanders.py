@@ -13,6 +13,7 @@ from hloopt.passes.expand.logistic_expander import LogisticExpander
 from hloopt.pipelines import PASSES
 from hloopt.rewrite import PassLog, same_layout
 from hloopt.types import Verbatim
+from tests.helpers.rarely import one_in
 from tests.passes.proof import check
 from tests.properties.random_modules import module_text
 
@@ -83,7 +84,7 @@ ENTRY main {
     ]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", one_in(3, range(6)))
 def test_random_modules(seed: int) -> None:
     """Whatever a module has beside the ops that are expanded, it computes as before."""
     check(

@@ -10,6 +10,7 @@ import hloopt
 from hloopt.errors import UsageError
 from hloopt.passes.flatten_call_graph import FlattenCallGraph
 from hloopt.rewrite import PassLog
+from tests.helpers.rarely import one_in
 from tests.passes import proof
 from tests.properties.random_modules import module_text
 
@@ -71,7 +72,7 @@ def test_the_limit_counts() -> None:
         FlattenCallGraph(largest=0)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", one_in(3, range(25)))
 def test_random_modules_keep_their_results(seed: int) -> None:
     """Calls, loops and branches."""
     proof.check(module_text(random.Random(seed)), FlattenCallGraph(), draws=1, changes=None)

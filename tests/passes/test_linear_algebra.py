@@ -16,6 +16,7 @@ from hloopt.linear_algebra import LinearAlgebra, planning
 from hloopt.linear_algebra.clusters import Cluster
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import PassLog, Pipeline
+from tests.helpers.rarely import one_in
 from tests.oracle import saturation
 from tests.passes.proof import check, identical, inputs
 
@@ -656,18 +657,18 @@ class Expression:
         return f"HloModule m\n{ADD.replace('TYPE', 's32')}ENTRY e {{\n{body}\n}}\n"
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", one_in(3, range(150)))
 def test_any_plan_has_the_same_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cluster, "gains", lambda self, uses: True)
     _same_bits(hloopt.parse(Expression(seed).text(), f"seed {seed}"))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_in(3, range(60)))
 def test_a_second_run_changes_nothing(seed: int) -> None:
     check(Expression(seed).text(), LinearAlgebra(target="host"), changes=None, draws=1)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_in(3, range(60)))
 def test_multiplying_out_keeps_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every form that has fewer flops, however little that gains."""
     monkeypatch.setattr(Cluster, "gains", lambda self, uses: True)

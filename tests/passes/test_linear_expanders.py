@@ -53,6 +53,7 @@ ENTRY main {{
 """
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize(
     ("name", "dims", "block"),
@@ -132,6 +133,7 @@ def system(
     return [np.where(read, matrix, np.nan).astype(kind), sides.astype(kind)]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(
     ("left", "lower", "unit", "transposition"),
     list(product((True, False), (True, False), (True, False), TRANSPOSITIONS)),

@@ -21,6 +21,7 @@ from hloopt.rewrite import Pass, PassLog
 from hloopt.simplify.data_movement import unmodified_dimensions
 from hloopt.simplify.rules.convert import is_lossless
 from hloopt.types import DTYPES, DType
+from tests.helpers.rarely import examples
 from tests.helpers.support import count_calls
 
 
@@ -134,7 +135,7 @@ def programs(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(programs())
 def test_o1_keeps_integer_programs(body: str) -> None:
     """Random expressions compute the same after O1, and a second run changes nothing."""

@@ -15,6 +15,7 @@ from tests.passes.proof import inputs, ordinary
 from tests.properties.random_modules import module_text
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("name", XLA_PRESETS)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_preset_keeps_results(name: str, seed: int) -> None:

@@ -76,6 +76,7 @@ def arrays_of(lhs: str, rhs: str, sizes: str, name: str, seed: int) -> list[np.n
     return [x, y, groups]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(("lhs", "rhs", "sizes", "result", "attributes"), CASES)
 @pytest.mark.parametrize("name", ["f32", "s32"])
 def test_every_part_of_the_ragged_dimension(

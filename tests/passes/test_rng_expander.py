@@ -17,6 +17,7 @@ from hloopt.passes.expand.rolled_threefry import _MOST_INSTRUCTIONS
 from hloopt.passes.tuple_simplifier import TupleSimplifier
 from hloopt.rewrite import PassLog
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.passes.proof import check, identical
 
 TYPES = [
@@ -63,7 +64,7 @@ def shapes(draw: st.DrawFn) -> str:
     return f"{element}[{','.join(map(str, dims))}]{layout}"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.sampled_from(STATES), shapes(), st.booleans(), st.integers(0, LAST), st.data())
 def test_bits_and_state_are_those_of_the_op(
     state: tuple[str, int], shape: str, concatenate: bool, key: int, data: st.DataObject
@@ -109,6 +110,7 @@ def test_a_block_is_computed_once_when_words_are_concatenated() -> None:
             assert max(widest) == (wanted,)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(
     "target",
     ["cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32", "hip_threefry2x32_ffi"],

@@ -175,6 +175,7 @@ ENTRY main {
     assert reasons(text, BitcastDtypesExpander()) == ["no unsigned integer has the bits of c128"]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("name", [name for name in FLOATS if f"u{DTYPES[name].bits}" in DTYPES])
 @pytest.mark.parametrize("result", ["s4", "s8", "s16", "s32", "s64"])
 def test_stochastic_rounding_to_the_same_integers(name: str, result: str) -> None:

@@ -11,6 +11,7 @@ from hloopt.analysis.liveness import live_ranges, peak
 from hloopt.analysis.memory import memory_model
 from hloopt.passes.schedule import Schedule, ScheduleRecord
 from hloopt.rewrite import PassLog
+from tests.helpers.rarely import one_in
 from tests.helpers.support import count_calls
 from tests.passes import proof
 from tests.properties.random_modules import module_text
@@ -47,7 +48,7 @@ def test_without_memory_the_order_given_becomes_the_schedule() -> None:
     assert module.to_text().startswith("HloModule sums, is_scheduled=true")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_in(3, range(60)))
 def test_random_modules_never_need_more(seed: int) -> None:
     """Peaks fall or stay in every random module, and results stay the same bits."""
     text = module_text(random.Random(seed))

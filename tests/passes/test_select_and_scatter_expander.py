@@ -38,6 +38,7 @@ ENTRY main {{
 """
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(
     ("dims", "source", "window"),
     [
@@ -62,6 +63,7 @@ def test_every_window(name: str, dims: str, source: str, window: str) -> None:
     assert "select-and-scatter" not in {one.opcode for one in module.instructions()}
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("direction", ["GE", "GT", "LE", "LT", "EQ", "NE"])
 @pytest.mark.parametrize("scatter", ["add", "maximum", "subtract"])
 def test_every_selection_and_combination(direction: str, scatter: str) -> None:

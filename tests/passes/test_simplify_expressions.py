@@ -12,6 +12,7 @@ from hloopt.ir.build import clone_module
 from hloopt.ir.canonical import fingerprint
 from hloopt.rewrite import PassLog
 from hloopt.simplify import Simplify
+from tests.helpers.rarely import examples
 from tests.passes.expressions import Maker
 from tests.passes.proof import identical, inputs
 
@@ -19,7 +20,7 @@ SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 CHOOSERS = st.randoms(use_true_random=False)
 
 
-@settings(max_examples=80, **SETTINGS)
+@settings(max_examples=examples(80), **SETTINGS)
 @given(chooser=CHOOSERS, few=st.booleans())
 def test_no_bit_changes(chooser: random.Random, few: bool) -> None:
     """Every value of the expression is the same, on special values in all places."""
@@ -38,7 +39,7 @@ def test_no_bit_changes(chooser: random.Random, few: bool) -> None:
             assert identical(one, other), f"{value}\n{module.to_text()}\n{better.to_text()}"
 
 
-@settings(max_examples=40, **SETTINGS)
+@settings(max_examples=examples(40), **SETTINGS)
 @given(chooser=CHOOSERS)
 def test_fast_math_comes_to_rest(chooser: random.Random) -> None:
     """With all rules none fights another, and the result is valid and stays as it is."""

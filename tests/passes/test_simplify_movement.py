@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hloopt.simplify import Simplify
 from hloopt.simplify.data_movement import before_transpose, common_factors
+from tests.helpers.rarely import one_in
 from tests.passes.proof import check
 
 SIZES = (1, 1, 2, 3, 4)
@@ -169,7 +170,7 @@ class Chain:
         return f"HloModule m\nENTRY e {{\n {lines}\n ROOT r = ({shapes}) tuple({', '.join(names)})\n}}\n"
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_in(3, range(60)))
 def test_random_movement(seed: int) -> None:
     """Chains of ten movements keep every bit, come to rest, and no two rules fight."""
     chain = Chain(seed)
@@ -179,7 +180,7 @@ def test_random_movement(seed: int) -> None:
     assert not log.notes
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_in(3, range(30)))
 def test_random_movement_in_any_layout(seed: int) -> None:
     """The same with copies, bitcasts and any order in memory: results keep their bits and layouts."""
     chain = Chain(seed, layouts=True)

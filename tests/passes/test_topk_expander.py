@@ -23,6 +23,7 @@ ENTRY main {{
 """
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("largest", ["true", "false"])
 @pytest.mark.parametrize("name", TYPES)
 def test_every_type_in_the_same_order(name: str, largest: str) -> None:

@@ -27,6 +27,7 @@ OPERANDS = [
 ]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("region", ["add", "max", "mul"])
 @pytest.mark.parametrize("operand", OPERANDS)
 def test_reduce(operand: str, region: str) -> None:

@@ -14,6 +14,7 @@ import hloopt
 from hloopt.analysis.value_range import ValueRange
 from hloopt.analysis.values import Values, decided
 from hloopt.ir import Instruction, Module
+from tests.helpers.rarely import examples
 from tests.passes.expressions import Maker
 from tests.passes.proof import inputs
 
@@ -53,7 +54,7 @@ def check_all(module: Module, seeds: int) -> list[ValueRange]:
     return claims
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(chooser=st.randoms(use_true_random=False))
 def test_what_is_claimed_holds(chooser: random.Random) -> None:
     """Of random expressions over special values, in all types whose arithmetic is followed."""

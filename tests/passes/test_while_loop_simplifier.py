@@ -12,6 +12,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.passes.loops.simplifier import WhileLoopSimplifier
 from hloopt.rewrite import PassLog
 from hloopt.types import TupleShape
+from tests.helpers.rarely import one_in
 from tests.passes.loop_texts import COUNT, loop_text
 from tests.passes.proof import check
 from tests.properties.random_modules import module_text
@@ -318,7 +319,7 @@ def test_what_xla_says_of_elements_follows_them() -> None:
     assert '"known_trip_count":{"n":"5"}' in printed
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", one_in(3, range(25)))
 def test_random_modules_keep_their_results(seed: int) -> None:
     """Loops that count either way, hand things on and carry them twice."""
     text = module_text(random.Random(seed))

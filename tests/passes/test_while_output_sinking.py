@@ -93,6 +93,7 @@ BIAS = """spread = KIND[2,4] broadcast(bias), dimensions={1}
   active = KIND[2,4] maximum(least, sum)"""
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("kind", ["s32", "u8", "f32", "bf16"])
 @pytest.mark.parametrize(
     "form",

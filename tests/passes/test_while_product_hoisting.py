@@ -82,6 +82,7 @@ def missed(source: str, instance: WhileProductHoisting = PASS) -> list[str]:
 CONSTANT = "KIND[3,4] constant({{1,2,3,4},{5,6,7,8},{9,1,2,3}})"
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("kind", ["s32", "u8", "f32", "bf16"])
 @pytest.mark.parametrize(
     "form",

@@ -90,6 +90,7 @@ def missed(source: str, instance: WhileProductSinking = PASS) -> list[str]:
     return [remark.reason for remark in log.remarks]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("kind", ["s32", "u8", "s16", "u64"])
 @pytest.mark.parametrize(
     "form",

@@ -75,6 +75,7 @@ def missed(source: str, instance: WhileReduceSinking = PASS) -> list[str]:
     return [remark.reason for remark in log.remarks]
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("iterations", [0, 1, 3])
 @pytest.mark.parametrize(
     ("kind", "opcode", "zero"),

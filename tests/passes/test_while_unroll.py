@@ -227,6 +227,7 @@ def test_options_have_bounds(options: dict[str, int]) -> None:
         WhileUnroll(**options)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("seed", range(300, 312))
 @pytest.mark.parametrize("instance", [WHOLE, part(2)], ids=str)
 def test_random_modules_keep_their_results(seed: int, instance: WhileUnroll) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from tests.helpers.rarely import examples
 from tests.properties.dynamic_chains import Chain
 from tests.properties.dynamic_steps import STEPS, merge
 
@@ -59,7 +60,7 @@ def _has_rank(c, rank):
 
 
 @given(chains())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_dynamic_chains_are_their_static_twins(chain):
     """Bounds change nothing but shapes: not in the interpreter, the executor, or the optimiser."""
     text, twin, inputs = chain

@@ -28,6 +28,7 @@ from hloopt.runtime.device_program import DeviceProgram
 from hloopt.runtime.judge import Tolerance, compare_all
 from hloopt.targets import find_target
 from tests.helpers.mixing_loops import mixing_loop
+from tests.helpers.rarely import examples
 
 EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 TARGET = find_target("h200")
@@ -42,7 +43,7 @@ def _compiler() -> None:
 
 
 @settings(
-    max_examples=300 if EXPLORES else 4,
+    max_examples=examples(300) if EXPLORES else 4,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

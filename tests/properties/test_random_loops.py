@@ -14,6 +14,7 @@ from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.fusion.loop_fusion import LoopFusion
 from hloopt.ir import Module
 from tests.helpers.random_loops import inputs, loop_text
+from tests.helpers.rarely import examples
 from tests.helpers.support import Array
 
 LENGTHS = (20, 33)
@@ -35,7 +36,7 @@ def compare(found: list[Array], wanted: list[Array]) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(chooser=st.randoms(use_true_random=False), units=st.integers(1, 40))
 def test_random_loops_by_blocks(chooser: random.Random, units: int) -> None:
     """Whatever the size of a block, and whatever of the loop cannot be cut."""

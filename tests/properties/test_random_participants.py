@@ -12,6 +12,7 @@ import pytest
 
 import hloopt
 from hloopt.errors import EvaluationError
+from tests.helpers.rarely import one_in
 
 ADD = "add {\n  x = f32[] parameter(0)\n  y = f32[] parameter(1)\n  ROOT s = f32[] add(x, y)\n}"
 
@@ -65,7 +66,7 @@ def outcome(run: Callable[[], Any]) -> list[float] | str:
         return "they wait" if " wait" in error.message else error.message
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_in(3, range(60)))
 def test_all_forms_agree(seed: int) -> None:
     """Interpreter, executor and the optimised program; no thread is left."""
     draw = random.Random(seed)

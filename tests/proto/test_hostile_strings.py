@@ -85,11 +85,13 @@ def read(data: bytes) -> Module | None:
         return None
 
 
+@pytest.mark.every_value
+@pytest.mark.parametrize("turn", range(3))
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_what_is_read_is_what_is_printed(data: bytes, hostile: str) -> None:
+def test_what_is_read_is_what_is_printed(data: bytes, hostile: str, turn: int) -> None:
     """Each string in turn is hostile: the module, printed and read back, is the same."""
     kept = 0
-    for at, length in strings(data):
+    for at, length in list(strings(data))[turn::3]:
         module = read(data[:at] + fitted(hostile, length) + data[at + length :])
         if module is None:
             continue
@@ -98,7 +100,7 @@ def test_what_is_read_is_what_is_printed(data: bytes, hostile: str) -> None:
         assert again.to_text() == text
         assert fingerprint(again) == fingerprint(module)
         kept += 1
-    assert kept > 40
+    assert kept > 13
 
 
 def changed(old: bytes, new: bytes) -> bytes:

@@ -105,6 +105,7 @@ def examine(text: str, seed: int) -> tuple[int, int]:
     return known, left
 
 
+@pytest.mark.every_value("opcode")
 @pytest.mark.parametrize(("opcode", "seed"), CASES)
 def test_terms_have_the_values_of_the_interpreter(opcode: str, seed: int) -> None:
     """Random modules, each with one opcode in it."""

@@ -226,6 +226,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("pipeline", ["", "O2", "O3", "simplify{fast_math=true},O2"])
 def test_right_results_are_right(name: str, pipeline: str) -> None:

@@ -61,6 +61,7 @@ def _number(key: str) -> tuple[str, int]:
     return (stem, int(number)) if number.isdigit() else (key, 0)
 
 
+@pytest.mark.every_value
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", ["while_tuple_heavy", "segment_histogram", "mlp_sgd_train_step"])
 @pytest.mark.parametrize("pipeline", ["O0", "O2"])

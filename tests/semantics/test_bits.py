@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.errors import UnsupportedError
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.elements import ELEMENTS, drawn_dims, entry, from_bits, seeds, shape_of, values
 from tests.semantics.statement import check
 
@@ -53,7 +54,7 @@ def converted(draw):
 
 
 @given(converted(), drawn_dims(max_size=3), seeds)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_bitcast_convert_sees_the_same_bits_as_another_type(types, dims, chooser):
     """Equal widths keep the dimensions; a wide element is a last dimension of narrow ones, lowest bits
     first, and the other way round.
@@ -84,7 +85,7 @@ def test_bitcast_convert_sees_the_same_bits_as_another_type(types, dims, chooser
 
 
 @given(st.sampled_from(["u16", "s32", "u64", "u8"]), seeds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_bits_survive_every_type_of_their_width(name, chooser):
     """NaN payloads and both zeros: there and back again changes no bit."""
     row = DTYPES[name]
@@ -118,7 +119,7 @@ def layout(order):
 
 
 @given(st.sampled_from(ELEMENTS), drawn_dims(max_rank=4), seeds, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_bitcast_reads_the_buffer_in_another_order(name, dims, chooser, data):
     """The element at a place of the operand's layout is at that place of the result's."""
     order = data.draw(st.permutations(range(len(dims))))
@@ -159,7 +160,7 @@ def buffers(draw):
 
 
 @given(buffers(), seeds, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_bitcast_to_another_type_reads_the_bytes_of_the_buffer(case, chooser, data):
     """Elements in the order of the layout, types narrower than a byte densely, lowest bits first."""
     source, dims, target, result = case

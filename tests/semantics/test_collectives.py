@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hloopt
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import Combiner, binary, chosen, python, twice_less
 from tests.semantics.elements import drawn_dims, moderate, seeds, shape_of, values
 from tests.semantics.statement import assert_same
@@ -240,7 +241,7 @@ def test_all_reduce_folds_in_the_order_of_the_group(
     check(world, text, [[x] for x in given_], want)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(world=worlds(BOTH), dims=drawn_dims(0, 2, 0, 3), chooser=seeds, started=st.booleans())
 def test_all_reduce_of_several_operands(
     world: World, dims: tuple[int, ...], chooser: Any, started: bool
@@ -267,7 +268,7 @@ def test_all_reduce_of_several_operands(
     check(world, text, list(map(list, zip(first, second, strict=True))), want)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     world=worlds(BOTH),
     dims=drawn_dims(1, 3, 0, 3),
@@ -317,7 +318,7 @@ def test_all_gather(
 @pytest.mark.parametrize(
     "combiner", [binary("add", "s8"), binary("maximum", "f32"), twice_less("s16")], ids=repr
 )
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(world=worlds(BOTH), dims=drawn_dims(1, 2, 0, 2), chooser=seeds, data=st.data())
 def test_reduce_scatter(
     world: World, dims: tuple[int, ...], combiner: Combiner, chooser: Any, data: st.DataObject
@@ -342,7 +343,7 @@ def test_reduce_scatter(
     check(world, text, [[x] for x in given_], want)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(world=worlds(SIMPLE), dims=drawn_dims(1, 3, 0, 3), chooser=seeds, data=st.data())
 def test_all_to_all_along_a_dimension(
     world: World, dims: tuple[int, ...], chooser: Any, data: st.DataObject
@@ -366,7 +367,7 @@ def test_all_to_all_along_a_dimension(
     check(world, text, [[x] for x in given_], want)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(world=worlds(SIMPLE), dims=drawn_dims(0, 2, 0, 3), chooser=seeds)
 def test_all_to_all_of_tuples(world: World, dims: tuple[int, ...], chooser: Any) -> None:
     """Operand i goes to member i, whose part j is from member j."""
@@ -384,7 +385,7 @@ def test_all_to_all_of_tuples(world: World, dims: tuple[int, ...], chooser: Any)
     check(world, world.module("\n".join(lines)), given_, want)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(world=worlds(SIMPLE), dims=drawn_dims(0, 2, 0, 3), chooser=seeds, data=st.data())
 def test_collective_broadcast(
     world: World, dims: tuple[int, ...], chooser: Any, data: st.DataObject
@@ -426,7 +427,7 @@ def source_of(world: World, pairs: Sequence[tuple[int, int]], number: int) -> in
     return None
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     paired=pairings(),
     dims=drawn_dims(0, 2, 0, 3),
@@ -460,7 +461,7 @@ def test_collective_permute(
     check(world, world.module("\n".join(lines)), list(map(list, zip(*parts, strict=True))), want)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     paired=pairings(),
     dims=drawn_dims(1, 2, 1, 4),
@@ -518,7 +519,7 @@ def test_collective_permute_in_place(
     check(world, world.module("\n".join(lines)), given_, want)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(world=worlds(SIMPLE), chooser=seeds, data=st.data())
 def test_ragged_all_to_all(world: World, chooser: Any, data: st.DataObject) -> None:
     """Each sender says where its rows lie in the receiver's output; all other rows stay."""

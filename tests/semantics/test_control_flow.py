@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.errors import UnsupportedError
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import stored
 from tests.semantics.elements import ELEMENTS, drawn_dims, seeds, shape_of, values
 from tests.semantics.statement import check
@@ -92,7 +93,7 @@ class Lines:
 
 
 @given(trees(), st.booleans(), seeds, st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_tuples_hold_values_and_give_them_back(tree, whole, chooser, data):
     """tuple puts values together in order, get-tuple-element takes one out, however they are nested."""
     leaves, lines = leaves_of(tree), Lines()
@@ -112,7 +113,7 @@ def test_tuples_hold_values_and_give_them_back(tree, whole, chooser, data):
 
 
 @given(trees(), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_barriers_dependencies_and_domains_pass_any_value_on(tree, chooser):
     """Tuples through opt-barrier, arrays through add-dependency and domain; tokens have no value."""
     leaves, lines = leaves_of(tree), Lines()
@@ -194,7 +195,7 @@ MEANINGS = (
     drawn_dims(max_rank=2),
     seeds,
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_conditional_takes_the_last_branch_for_an_index_out_of_range(count, index, dims, chooser):
     """The branch of that number, each with an operand of its own; negative and large indices the last."""
     taken = index if 0 <= index < count else count - 1
@@ -277,7 +278,7 @@ condition {{
 
 
 @given(st.integers(-2, 12), st.integers(0, 3), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_while_runs_its_body_as_long_as_its_condition_holds(limit, n, chooser):
     """Not at all when it does not hold at first; the state is any tuple."""
     x, y = values("s32", (n,), chooser), values("u8", (n,), chooser)
@@ -412,7 +413,7 @@ def test_an_asynchronous_call_that_never_has_its_operands_is_refused():
 
 
 @given(names, drawn_dims(), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_copies_that_are_started_and_ended_give_the_value(name, dims, chooser):
     """The state is (copy, source, context)."""
     x, shape = values(name, dims, chooser), shape_of(name, dims)

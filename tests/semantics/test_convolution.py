@@ -16,6 +16,7 @@ import hloopt
 from hloopt.errors import UnsupportedError
 from hloopt.interpret import convolution
 from hloopt.types import ConvNumbers, Window, WindowDim
+from tests.helpers.rarely import examples
 from tests.semantics.elements import INTEGERS, entry, seeds, shape_of, values
 from tests.semantics.formats import array_of, numbers
 from tests.semantics.statement import assert_same, check
@@ -172,7 +173,7 @@ def check_case(case, names, chooser, draw_values=small):
 
 
 @given(st.data(), seeds)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_convolution(data, chooser):
     """Labels in any order, strides, padding below zero, dilated base and window, reversal, groups, no elements."""
     name = data.draw(st.sampled_from(["f32", "f32", "f64", "bf16", "c64"]))
@@ -180,21 +181,21 @@ def test_convolution(data, chooser):
 
 
 @given(st.data(), st.lists(st.sampled_from(KINDS), min_size=3, max_size=3), seeds)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_convolution_of_any_types(data, names, chooser):
     """Made in the widest of three types, rounded to it, and then to the result's."""
     check_case(Case(data.draw, most=1), names, chooser)
 
 
 @given(st.data(), st.sampled_from([n for n in INTEGERS if n not in ("u1", "s1")]), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_convolution_of_any_integers_wraps(data, name, chooser):
     """The sum is exact modulo 2^bits, as compiled XLA makes it; its evaluator saturates."""
     check_case(Case(data.draw, most=2), [name] * 3, chooser, values)
 
 
 @given(st.data(), st.sampled_from(["f32", "bf16", "f8e5m2"]), seeds)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_convolution_of_infinities(data, name, chooser):
     """Padding and gaps are no zeros that an infinite weight would meet: they take no part."""
 
@@ -225,7 +226,7 @@ def test_an_infinite_weight_over_an_end_or_a_gap_adds_nothing(pad, weights, want
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(0, 8), seeds)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_blocks_of_any_size_make_the_same_convolution(data, block, rows, run, chooser):
     """Windows are copied in one order of dimensions or another and multiplied a few at a time."""
     limits = {"_BLOCK": block, "_FEW_ROWS": rows, "_SHORT_RUN": run}
@@ -234,7 +235,7 @@ def test_blocks_of_any_size_make_the_same_convolution(data, block, rows, run, ch
 
 
 @given(st.data(), seeds)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_operands_may_lie_in_memory_in_any_order(data, chooser):
     """The function is given views: transposed, and with steps."""
     case = Case(data.draw, most=2)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import hloopt
 from hloopt.errors import UnsupportedError
 from hloopt.interpret import plugins
+from tests.helpers.rarely import examples
 from tests.helpers.support import invoke
 from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
 from tests.semantics.statement import check, evaluate
@@ -96,7 +97,7 @@ ENTRY e {
     chooser=seeds,
     data=st.data(),
 )
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_topk_gives_the_largest_and_their_places(target, rows, count, chooser, data):
     """In total order, a positive NaN first, ties at the lower index first; k is the result's last dimension."""
     k = data.draw(st.integers(0, count))

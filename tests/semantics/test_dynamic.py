@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.rarely import examples
 from tests.semantics.elements import ELEMENTS, drawn_dims, seeds, shape_of, values
 from tests.semantics.statement import check
 
@@ -43,7 +44,7 @@ def int32(number):
 
 
 @given(names, drawn_dims(min_rank=1, max_size=5), seeds, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_set_dimension_size_shows_elements_below_the_size(name, dims, chooser, data):
     """Each size set hides elements or shows them again: those stay whose indices are all below the sizes."""
     x = values(name, dims, chooser)
@@ -63,7 +64,7 @@ def test_set_dimension_size_shows_elements_below_the_size(name, dims, chooser, d
 
 
 @given(names, drawn_dims(min_rank=1, max_size=5), seeds, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_get_dimension_size_is_the_size_not_the_bound(name, dims, chooser, data):
     """Of a parameter that is smaller than its bounds each dimension has the size of the array given."""
     marks = data.draw(st.lists(st.booleans(), min_size=len(dims), max_size=len(dims)))
@@ -82,7 +83,7 @@ def test_get_dimension_size_is_the_size_not_the_bound(name, dims, chooser, data)
 
 
 @given(names, drawn_dims(min_rank=1, max_rank=4, min_size=1, max_size=4), seeds, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_dynamic_reshape_keeps_elements_in_order(name, dims, chooser, data):
     """The elements there are fill the sizes given, both in row-major order; bounds play no part."""
     sizes = [data.draw(st.integers(0, bound)) for bound in dims]

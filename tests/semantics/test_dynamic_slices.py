@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
 from tests.semantics.statement import check
 
@@ -48,7 +49,7 @@ def operands(kind, begins, first, as_vector):
 
 
 @given(names, index_types, drawn_dims(max_size=5), seeds, st.booleans(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_dynamic_slice_is_moved_to_be_inside(name, kind, dims, chooser, as_vector, data):
     """result[i] is operand[start + i] for the start clamped to [0, dim - size], each dimension by itself."""
     sizes = [data.draw(st.integers(0, size)) for size in dims]
@@ -66,7 +67,7 @@ def test_dynamic_slice_is_moved_to_be_inside(name, kind, dims, chooser, as_vecto
 
 
 @given(names, index_types, drawn_dims(max_size=5), seeds, st.booleans(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_dynamic_update_slice_is_moved_to_be_inside(name, kind, dims, chooser, as_vector, data):
     """The operand with update[i] at start + i, clamped as that of a slice; the operand stays as it is."""
     sizes = [data.draw(st.integers(0, size)) for size in dims]

@@ -61,6 +61,7 @@ def stated(name, x, y, excess):
     return once(total) if total else product + y
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("excess", MODES)
 @pytest.mark.parametrize("name", ["bf16", "f16", "f8e5m2", "f8e4m3fn"])
 def test_a_chain_rounds_after_each_op_or_at_its_end(name, excess):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.errors import UnsupportedError
+from tests.helpers.rarely import examples
 from tests.semantics.elements import entry, seeds, shape_of
 from tests.semantics.statement import check
 
@@ -61,7 +62,7 @@ def factor(a, size):
 
 
 @given(names, batches, st.integers(0, 5), st.booleans(), seeds)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_cholesky(name, batch, size, lower, chooser):
     """One triangle is read, the other of the result is 0; a matrix that is not positive definite gives NaN."""
     given_, want = {}, {}
@@ -115,7 +116,7 @@ def solved(triangle, right, size, columns, lower):
     st.sampled_from(["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"]),
     seeds,
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_triangular_solve(name, batch, size, columns, flags, op, chooser):
     """op(a) x = b, or x op(a) = b; nothing is read but one triangle, without its diagonal where that is 1."""
     left, lower, unit = flags

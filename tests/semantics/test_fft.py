@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.errors import UnsupportedError
+from tests.helpers.rarely import examples
 from tests.semantics.elements import entry, seeds, shape_of
 from tests.semantics.statement import check
 
@@ -66,7 +67,7 @@ def whole(half, index, lengths):
     st.lists(st.integers(1, 2), max_size=2).map(tuple),
     seeds,
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_transforms_are_their_sums(kind, real, lengths, batch, chooser):
     """Any length, odd and prime ones too, of the last one to three dimensions; inverse ones are divided by it."""
     taken = (*lengths[:-1], lengths[-1] // 2 + 1) if kind == "IRFFT" else lengths

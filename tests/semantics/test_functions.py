@@ -306,6 +306,7 @@ def test_functions_of_two_numbers(name: str) -> None:
     examples()
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("exponent", [2.0, 0.5, -1.0, 1.0, 0.0, 3.0])
 @pytest.mark.parametrize("name", ["f32", "f64", "bf16"])
 def test_a_constant_exponent_is_as_good_as_any(name: str, exponent: float) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import argmax, binary, chosen, crossed, python, stored, twice_less
 from tests.semantics.elements import ELEMENTS, INTEGERS, entry, moderate, seeds, values
 from tests.semantics.places import Places, gather_text, places, scatter_text, start_indices
@@ -22,7 +23,7 @@ names = st.sampled_from(ELEMENTS)
 
 
 @given(places(), names, st.sampled_from(INTEGERS), seeds)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_gather_takes_slices_at_clamped_starts(case, name, kind, chooser):
     """Each start is moved so that its slice is inside; an operand without elements gives zeros."""
     x, indices = values(name, case.dims, chooser), start_indices(kind, case.indices, chooser)
@@ -94,19 +95,20 @@ COMBINERS = (
 
 
 @given(places(), st.sampled_from(COMBINERS), st.sampled_from(INTEGERS), seeds)
-@settings(max_examples=90)
+@settings(max_examples=examples(90))
 def test_scatter_combines_windows_that_are_inside(case, combiner, kind, chooser):
     """combine(current, update) for every window in row-major order of the batch."""
     check_scatter(case, combiner, kind, chooser)
 
 
 @given(places(), names, seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_scatter_assigns_elements_of_any_type(case, name, chooser):
     """Of several updates of one place the last one stays."""
     check_scatter(case, chosen(1, name), "s32", chooser)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("combiner", COMBINERS, ids=str)
 @pytest.mark.parametrize(
     ("size", "count", "block"), [(2, 40, 2), (5, 90, 1), (60, 400, 1), (20, 400, 1)]
@@ -147,7 +149,7 @@ def test_indices_are_read_as_their_type_says(kind):
 
 
 @given(st.sampled_from([1, 70]), st.integers(2, 20), st.sampled_from(COMBINERS), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_scatter_of_rows_combines_them_element_by_element(block, count, combiner, chooser):
     """Whole rows, narrow and wide, some of them at the same place."""
     case = Places((5, block), (1, block), (0,), (0,), (), (), 1, (count, 1), (1,), (count, block))
@@ -155,7 +157,7 @@ def test_scatter_of_rows_combines_them_element_by_element(block, count, combiner
 
 
 @given(st.sampled_from(["add", "multiply", "maximum"]), st.booleans(), seeds)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_scatter_converts_to_the_precision_of_its_computation(op, narrow, chooser):
     """A computation may work in another float type: elements are rounded to it before, and after it."""
     outer, inner = ("f32", "bf16") if narrow else ("bf16", "f32")

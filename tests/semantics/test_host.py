@@ -13,6 +13,7 @@ import hloopt
 from hloopt.errors import EvaluationError, UsageError
 from hloopt.runtime.inputs import generate_all
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.elements import ELEMENTS, drawn_dims, seeds, shape_of, values
 
 OPCODES = ("infeed", "outfeed", "recv", "recv-done", "send", "send-done")
@@ -46,7 +47,7 @@ def holds(text, given, results, written, inputs=()):
 
 
 @given(st.lists(st.tuples(st.sampled_from(ELEMENTS), drawn_dims()), max_size=4), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_elements_of_a_tuple_are_arrays_of_their_own(shapes, chooser):
     """Read and written depth first, in every element type."""
     arrays = [values(name, dims, chooser) for name, dims in shapes]
@@ -83,7 +84,7 @@ ENTRY e {{
 
 
 @given(st.sampled_from(ELEMENTS), drawn_dims(), st.integers(1, 9), st.integers(10, 19), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_channels_are_streams_of_their_own(name, dims, out, back, chooser):
     """What is sent goes out under the channel's number, what is received comes under its own."""
     sent, received = values(name, dims, chooser), values(name, dims, chooser)
@@ -209,7 +210,7 @@ ENTRY e {{
     st.booleans(),
     st.integers(0, 2**32),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_streams_are_read_and_written_in_the_order_of_execution(
     once, step, iterations, taken, seed
 ):

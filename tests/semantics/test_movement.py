@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.rarely import examples
 from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
 from tests.semantics.statement import check
 
@@ -34,7 +35,7 @@ def moved(name, source, dims, where):
 
 
 @given(names, drawn_dims(max_rank=4), seeds, st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_broadcast_repeats_along_dimensions_that_the_operand_lacks(name, dims, chooser, data):
     """result[i] is operand[i[d] for d in dimensions], for dimensions in any order."""
     kept = data.draw(
@@ -47,7 +48,7 @@ def test_broadcast_repeats_along_dimensions_that_the_operand_lacks(name, dims, c
 
 
 @given(names, drawn_dims(1), st.lists(st.integers(0, 3), min_size=1, max_size=4), seeds, st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_concatenate_puts_operands_one_after_the_other(name, dims, sizes, chooser, data):
     """Along one dimension; empty operands take no place."""
     axis = data.draw(st.integers(0, len(dims) - 1))
@@ -66,7 +67,7 @@ def test_concatenate_puts_operands_one_after_the_other(name, dims, sizes, choose
 
 
 @given(names, drawn_dims(1), seeds, st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_pad_spreads_the_elements_and_then_adds_or_crops_edges(name, dims, chooser, data):
     """Element i lands at low + i * (interior + 1); what lands outside is dropped."""
     low, high, inner, result = [], [], [], []
@@ -93,7 +94,7 @@ def test_pad_spreads_the_elements_and_then_adds_or_crops_edges(name, dims, choos
 
 
 @given(names, drawn_dims(max_rank=4), seeds, st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_reshape_keeps_the_row_major_order(name, dims, chooser, data):
     """The element at a row-major place stays at that place."""
     count = 1
@@ -120,7 +121,7 @@ def test_reshape_keeps_the_row_major_order(name, dims, chooser, data):
 
 
 @given(names, drawn_dims(), seeds, st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_reverse_counts_dimensions_from_the_end(name, dims, chooser, data):
     """The first element of a reversed dimension is the last one."""
     turned = data.draw(
@@ -136,7 +137,7 @@ def test_reverse_counts_dimensions_from_the_end(name, dims, chooser, data):
 
 
 @given(names, drawn_dims(max_size=6), seeds, st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_slice_starts_at_start_and_takes_every_strideth_below_limit(name, dims, chooser, data):
     """result[i] is operand[start + i * stride]; the limit itself is not taken."""
     ranges = []
@@ -160,7 +161,7 @@ def test_slice_starts_at_start_and_takes_every_strideth_below_limit(name, dims, 
 
 
 @given(names, drawn_dims(max_rank=4), seeds, st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_transpose_makes_operand_dimension_k_of_the_permutation_the_kth(name, dims, chooser, data):
     """result dimension k is operand dimension dimensions[k]."""
     order = data.draw(st.permutations(range(len(dims))))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.rarely import examples
 from tests.semantics.elements import drawn_dims, entry, seeds, shape_of
 from tests.semantics.formats import array_of, numbers, rounded
 from tests.semantics.statement import check
@@ -95,7 +96,7 @@ dims_ = drawn_dims(1, 4, 1, 3)
 
 
 @given(names, dims_, st.integers(0, 3), epsilons, seeds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_training(name, dims, feature, epsilon, chooser):
     """The array normalised by its own mean and biased variance, then these two."""
     case = Case(name, dims, feature, chooser)
@@ -116,7 +117,7 @@ def test_training(name, dims, feature, epsilon, chooser):
 
 
 @given(names, dims_, st.integers(0, 3), epsilons, seeds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_inference(name, dims, feature, epsilon, chooser):
     """The array normalised by a mean and a variance that are given."""
     case = Case(name, dims, feature, chooser)
@@ -136,7 +137,7 @@ def test_inference(name, dims, feature, epsilon, chooser):
 
 
 @given(names, dims_, st.integers(0, 3), epsilons, seeds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_gradient(name, dims, feature, epsilon, chooser):
     """What a change of each output costs, traced back through mean and variance to the inputs of training."""
     case = Case(name, dims, feature, chooser)

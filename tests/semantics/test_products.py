@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.errors import UnsupportedError
+from tests.helpers.rarely import examples
 from tests.semantics.elements import INTEGERS, entry, seeds, shape_of, values
 from tests.semantics.formats import array_of, numbers, rounded
 from tests.semantics.statement import check
@@ -97,7 +98,7 @@ def operands(case, names, chooser, draw_values):
 
 
 @given(st.data(), st.lists(st.sampled_from(KINDS), min_size=3, max_size=3), seeds)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_dot_of_any_types(data, names, chooser):
     """Any dimensions in any order; made in the widest of three types, rounded to it, then to the result's."""
     case = Case(data.draw)
@@ -114,7 +115,7 @@ def test_dot_of_any_types(data, names, chooser):
     ),
     seeds,
 )  # fmt: skip
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_dot_is_rounded_to_its_own_type_before_it_becomes_the_results(data, names, chooser):
     """257 as a sum of bf16 is 256 as an s32, too."""
     case = Case(data.draw)
@@ -122,7 +123,7 @@ def test_dot_is_rounded_to_its_own_type_before_it_becomes_the_results(data, name
 
 
 @given(st.data(), st.sampled_from(["f32", "f64", "bf16", "f16", "f8e5m2", "f8e4m3fn"]), seeds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_dot_of_infinities(data, name, chooser):
     """An infinity or a NaN reaches the elements it meets and no other."""
 
@@ -135,7 +136,7 @@ def test_dot_of_infinities(data, name, chooser):
 
 
 @given(st.data(), st.sampled_from(["c64", "c128", "f32"]), st.sampled_from(["c64", "c128"]), seeds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_dot_of_complex_numbers(data, left, right, chooser):
     """No operand is conjugated; a real result is the real part of the complex one."""
     case = Case(data.draw)
@@ -144,7 +145,7 @@ def test_dot_of_complex_numbers(data, left, right, chooser):
 
 
 @given(st.data(), st.sampled_from([n for n in INTEGERS if n not in ("u1", "s1")]), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_dot_of_any_integers_wraps(data, name, chooser):
     """Whatever the size of the elements: the sum is exact modulo 2^bits."""
     case = Case(data.draw)
@@ -218,7 +219,7 @@ def group_of(sizes, place):
     st.booleans(),
     seeds,
 )  # fmt: skip
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_ragged_dot(mode, types, dims, sizes, by_batch, chooser):
     """Group sizes need not sum up to the dimension: rows beyond them give 0, what is beyond the end is cut."""
     (name, result), (b, m, k, n) = types, dims
@@ -274,7 +275,7 @@ def test_ragged_dot(mode, types, dims, sizes, by_batch, chooser):
     st.booleans(),
     seeds,
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_scaled_dot(name, scale, result, dims, block, both, chooser):
     """An element's scale is that of its block; one of two bf16 operands may have a scale without dimensions,
     which stands for 1.

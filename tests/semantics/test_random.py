@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.blocks import MASK32, MASK64, element_philox, philox
 from tests.semantics.elements import FLOATS, INTEGERS, drawn_dims, from_bits, shape_of
 from tests.semantics.statement import assert_same
@@ -61,7 +62,7 @@ def first_state(seed):
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @given(drawn_dims(max_size=5), st.integers(0, MASK64), st.floats(-9, 9), st.floats(-9, 9))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_uniform_floats_are_a_fraction_of_the_interval(name, dims, seed, low, high):
     """low + u (high - low) for u of the upper 23 (f64: 52) bits of Philox; two executions draw different words."""
     wide = name == "f64"
@@ -90,7 +91,7 @@ def below(value, name):
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @given(drawn_dims(max_size=5), st.integers(0, MASK32))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_normal_floats_are_pairs_of_uniform_ones(name, dims, seed):
     """r sin(2 pi b) and r cos(2 pi b) beside each other, along the dimension Threefry's words have, too."""
     wide = name == "f64"
@@ -118,7 +119,7 @@ def test_normal_floats_are_pairs_of_uniform_ones(name, dims, seed):
 
 @pytest.mark.parametrize("name", [*INTEGERS, "pred"])
 @given(st.data(), drawn_dims(max_size=5), st.integers(0, MASK32))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_uniform_integers_are_in_the_interval(name, data, dims, seed):
     """low + floor(w (high - low) / 2^64) for a 64-bit word w; of an empty interval, low."""
     row = DTYPES[name]
@@ -228,7 +229,7 @@ def test_numbers_next_to_each_other_are_independent():
 
 @pytest.mark.parametrize("name", FLOATS)
 @given(st.data(), st.integers(0, MASK32))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_uniform_floats_stay_in_the_interval_whatever_the_type_rounds(name, data, seed):
     """Neighbours, the widest interval, and all between: at least low, less than high, and finite."""
     numbers = finite_numbers(name)
@@ -366,6 +367,7 @@ ENTRY e {
 """
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("iterations", [0, 1, 3])
 @pytest.mark.parametrize("taken", [False, True])
 @pytest.mark.parametrize("pipeline", ["O1", "O2", "O3", "call-inliner,cse,dce", "simplify"])

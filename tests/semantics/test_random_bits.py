@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import hloopt
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.blocks import (
     MASK32,
     MASK64,
@@ -97,7 +98,7 @@ def state_after(algorithm, state, dims, wide):
     drawn_dims(max_size=5),
     st.lists(words, min_size=2, max_size=3),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_bits_are_those_of_the_blocks_of_a_counter(algorithm, name, dims, state):
     """Every type takes the low bits of its words; XLA's CPU has Philox for ``rng_default``."""
     row = DTYPES[name]
@@ -133,7 +134,7 @@ def test_the_older_form_gives_the_bits_alone():
 
 
 @given(st.lists(st.integers(-(2**40), 2**62), min_size=1, max_size=4), st.integers(1, 5))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_state_is_read_before_it_moves_on(deltas, iterations):
     """Each instruction counts by itself from 0x7012395, 128 bits wide, as often as it runs."""
     states = ", ".join(["u64[2]"] * len(deltas))

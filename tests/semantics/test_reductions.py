@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import (
     arg_by,
     argmax,
@@ -114,7 +115,7 @@ COMBINERS = (
 
 
 @given(drawn_dims(max_rank=4), st.sampled_from(COMBINERS), seeds, st.data())
-@settings(max_examples=110)
+@settings(max_examples=examples(110))
 def test_reduce_folds_in_row_major_order_from_its_initial_value(dims, combiner, chooser, data):
     """Any dimensions, any computation, initial values that are no identity, empty arrays."""
     axes = data.draw(
@@ -166,7 +167,7 @@ ENTRY e {{
     st.integers(1, 6),
     seeds,
 )
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_reduce_knows_which_zero_is_the_larger_one(kind, op, count, chooser):
     """+0 is the maximum of zeros, -0 the minimum, wherever they stand."""
     other = -1.0 if op == "maximum" else 1.0
@@ -192,7 +193,7 @@ PAIRS = (
 
 
 @given(st.sampled_from(PAIRS), st.integers(17, 60), st.booleans(), seeds)
-@settings(max_examples=70)
+@settings(max_examples=examples(70))
 def test_reduce_to_the_best_value_and_its_index(combiner, count, with_nan, chooser):
     """Many ties, both zeros among them, now and then a NaN; indices in any order."""
     kind, index = combiner.kinds
@@ -224,7 +225,7 @@ def exact_sum(numbers):
     st.booleans(),
     seeds,
 )
-@settings(max_examples=70)
+@settings(max_examples=examples(70))
 def test_reduce_sums_floats_in_double_and_rounds_once(name, count, finite, chooser):
     """The exact sum, rounded once: no accumulator of the element type loses the small terms.
 
@@ -250,7 +251,7 @@ def test_reduce_sums_floats_in_double_and_rounds_once(name, count, finite, choos
 
 
 @given(st.integers(0, 20), seeds)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_reduce_sums_the_parts_of_complex_numbers(count, chooser):
     """Real and imaginary parts are each summed in double."""
     pairs = [
@@ -276,7 +277,7 @@ combine {
 
 
 @given(drawn_dims(max_rank=4), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_map_applies_a_computation_to_elements_of_all_operands(dims, chooser):
     """result[i] = f(operand0[i], operand1[i]), operands of different types."""
     x, i = values("f32", dims, chooser), values("s32", dims, chooser)
@@ -325,7 +326,7 @@ combine {
 
 
 @given(drawn_dims(max_rank=2), seeds)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_map_runs_loops_and_branches_for_each_element(dims, chooser):
     """Every element has its own number of trips and its own branch in each."""
     x = np.empty(dims, np.int64)
@@ -375,7 +376,7 @@ combine {
 
 
 @given(st.integers(0, 5), st.booleans(), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_scan_carries_scalars_from_step_to_step(size, reverse, chooser):
     """Outputs of every step and the last carries; the first step is the last index when reversed."""
     x, y = values("s32", (size,), chooser), values("u8", (size,), chooser)
@@ -397,7 +398,7 @@ def test_scan_carries_scalars_from_step_to_step(size, reverse, chooser):
 
 
 @given(drawn_dims(1, 3), st.booleans(), st.booleans(), seeds, st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_scan_slices_its_inputs_along_one_dimension(dims, reverse, with_output, chooser, data):
     """The computation sees arrays without the scanned dimension; outputs have it back at its place."""
     axis = data.draw(st.integers(0, len(dims) - 1))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import python, stored
 from tests.semantics.elements import ELEMENTS, drawn_dims, entry, seeds, shape_of, values
 from tests.semantics.statement import check
@@ -194,7 +195,7 @@ lanes = st.one_of(drawn_dims(1, 3, max_size=6), st.tuples(st.integers(0, 40)))
     seeds,
     st.data(),
 )
-@settings(max_examples=70)
+@settings(max_examples=examples(70))
 def test_sort_by_one_comparison(kind, dims, direction, total, stable, chooser, data):
     """Any type and dimension, in total or partial order: ties keep their order, but where ``LE`` and
     ``GE`` say that the right one goes first; NaNs go where the comparison leaves them.
@@ -214,7 +215,7 @@ def test_sort_by_one_comparison(kind, dims, direction, total, stable, chooser, d
     seeds,
     st.data(),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_sort_moves_all_operands_together(kinds, key, dims, direction, chooser, data):
     """Operands of any types follow the one that is compared, whichever that is."""
     axis = data.draw(st.integers(0, len(dims) - 1))
@@ -235,7 +236,7 @@ def test_sort_moves_all_operands_together(kinds, key, dims, direction, chooser, 
     seeds,
     st.data(),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_sort_by_two_keys(first, second, dims, one, two, total, form, chooser, data):
     """The second key decides between elements whose first keys are equal; with NaNs, as comparisons say."""
     axis = data.draw(st.integers(0, len(dims) - 1))
@@ -252,7 +253,7 @@ def test_sort_by_two_keys(first, second, dims, one, two, total, form, chooser, d
     seeds,
     st.data(),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_sort_by_any_computation(kind, dims, comparator, chooser, data):
     """Also one that is no order: runs are merged head by head, from single elements upwards."""
     axis = data.draw(st.integers(0, len(dims) - 1))
@@ -262,14 +263,14 @@ def test_sort_by_any_computation(kind, dims, comparator, chooser, data):
 
 
 @given(st.sampled_from(["s32", "u8"]), st.integers(2, 60), seeds)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_sort_by_a_circle_compares_what_merging_compares(kind, count, chooser):
     """What is no order at all still has one result."""
     check_sort([kind, "s32"], (count,), 0, cyclic([kind, "s32"]), chooser, few=False)
 
 
 @given(st.lists(st.sampled_from([1.0, -0.0, 0.0, 2.5, -3.0, math.inf]), max_size=40), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_sort_is_pythons_stable_sort_where_the_comparator_is_an_order(numbers, descending):
     """Without NaNs ``<`` is one; equal zeros keep their order."""
     order = sorted(range(len(numbers)), key=lambda i: -numbers[i] if descending else numbers[i])
@@ -314,7 +315,7 @@ def test_sort_agrees_with_functools_on_a_comparator_with_keys_and_code():
 
 
 @given(st.sampled_from(ORDERED), lanes, st.booleans(), seeds, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_topk_takes_the_first_in_total_order_and_their_indices(kind, dims, largest, chooser, data):
     """Along the last dimension; of equal elements the one at the lower index comes first."""
     k = data.draw(st.integers(0, dims[-1]))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import argmax, binary, chosen, crossed, python, stored, twice_less
 from tests.semantics.elements import entry, moderate, seeds, shape_of, values
 from tests.semantics.slides import Slide, reduce_window_text, slides, window_text
@@ -70,7 +71,7 @@ COMBINERS = (
 
 
 @given(slides(), st.sampled_from(COMBINERS), seeds)
-@settings(max_examples=90)
+@settings(max_examples=examples(90))
 def test_reduce_window_folds_what_its_window_meets(slides_, combiner, chooser):
     """Strides, padding of either sign, both dilations, any initial value, any computation."""
     dims = [s.size for s in slides_]
@@ -90,6 +91,7 @@ LARGE = (
 )
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("combiner", COMBINERS, ids=str)
 @pytest.mark.parametrize("case", range(len(LARGE)))
 def test_reduce_window_of_many_positions_is_the_same_fold(case, combiner):
@@ -107,7 +109,7 @@ def test_reduce_window_of_many_positions_is_the_same_fold(case, combiner):
     st.one_of(slides(), st.sampled_from(LARGE)),
     seeds,
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_reduce_window_sums_floats_in_double_and_rounds_once(name, slides_, chooser):
     """As reduce does: the exact sum of terms that a double holds, rounded to the element type."""
     dims = [s.size for s in slides_]
@@ -186,7 +188,7 @@ def scattered(x, source, init, slides_, select, combiner):
     seeds,
     st.data(),
 )
-@settings(max_examples=90)
+@settings(max_examples=examples(90))
 def test_select_and_scatter_combines_into_what_each_window_selects(
     slides_, direction, kind, special, chooser, data
 ):

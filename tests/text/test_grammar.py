@@ -26,6 +26,7 @@ from hloopt.text.problem import Problem
 from hloopt.text.records import Token
 from hloopt.text.syntax import Syntax
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, BufferShape, Layout, TupleShape
+from tests.helpers.rarely import examples
 
 STARTS = list(grammar.starts())
 
@@ -133,7 +134,7 @@ def described(tree: object) -> object:
     return tree
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text(alphabet="{}()[]\"'%,=:/*-0.aft<sT \n", max_size=20), st.sampled_from(STARTS))
 def test_our_parser_refuses_what_larks_refuses(text: str, start: str) -> None:
     """At the same place, in the same states: what they know is the same."""
@@ -270,7 +271,7 @@ SHAPES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(SHAPES)
 def test_shapes_survive(shape: object) -> None:
     """Print and read give the same shape, by its rules and in one token."""
@@ -278,7 +279,7 @@ def test_shapes_survive(shape: object) -> None:
     assert read("head", f"{shape} add")[0] == shape
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet="{}()[]\"'%,=:/*-0.af \n", max_size=40), st.sampled_from(STARTS))
 def test_no_text_crashes(text: str, start: str) -> None:
     """Whatever the text: a value or a ``Problem`` at a place inside of it."""

@@ -27,6 +27,7 @@ from hloopt.types import (
     Tiles,
     Verbatim,
 )
+from tests.helpers.rarely import examples
 
 WORDS = st.sampled_from(["replicated", "manual", "unreduced", "unknown"])
 NAMES = st.text(alphabet="abxy_0 '\"\\é\n", min_size=1, max_size=4)
@@ -86,7 +87,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(SHARDINGS)
 def test_shardings_are_read_as_they_were_printed(sharding: Sharding) -> None:
     """Every form, with metadata and names of any characters; and what printed it has the same text."""
@@ -98,7 +99,7 @@ def test_shardings_are_read_as_they_were_printed(sharding: Sharding) -> None:
     assert "metadata=" not in str(bare)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(SHARDINGS, TREES)
 def test_protos_hold_what_the_texts_say(sharding: Sharding, tree: OriginTree) -> None:
     """Written and read they are the same values, with the same texts."""
@@ -111,7 +112,7 @@ def test_protos_hold_what_the_texts_say(sharding: Sharding, tree: OriginTree) ->
     assert list(FrontendAttributes.of(found).items()) == [("a", "{x}"), ("b", "y")]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(PLAIN, PLAIN, TREES)
 def test_domains_and_origins_are_read_as_they_were_printed(
     entry: Sharding, leave: Sharding, tree: OriginTree

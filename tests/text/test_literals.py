@@ -15,6 +15,7 @@ from hloopt.text.literals import read_literal
 from hloopt.text.numbers import literal_text
 from hloopt.text.problem import Problem
 from hloopt.types import DTYPES, UNBOUNDED, ArrayShape, Layout, Literal, TupleShape, array
+from tests.helpers.rarely import examples
 
 ARRAYS = [name for name, row in DTYPES.items() if row.is_array]
 SMALL_FLOATS = [name for name, row in DTYPES.items() if row.is_float and row.bits <= 8]
@@ -54,7 +55,7 @@ def raw(name: str, data: bytes, dims: tuple[int, ...]) -> Literal:
     return Literal(array(name, dims), stored.view(row.numpy).reshape(dims))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @pytest.mark.parametrize("name", ARRAYS)
 @given(
     dims=st.lists(st.integers(0, 3), max_size=4).map(tuple),
@@ -78,7 +79,7 @@ def test_any_bits_survive(name: str, dims: tuple[int, ...], seed: int) -> None:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(value=st.floats(width=32))
 def test_decimals_are_the_shortest_of_the_type(value: float) -> None:
     """No decimal with fewer digits reads back as the same f32."""

@@ -16,6 +16,7 @@ from hloopt.ir import Instruction, Module
 from hloopt.targets import target
 from hloopt.types import TupleShape
 from tests.helpers.programs import programs
+from tests.helpers.rarely import examples
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
 
@@ -186,7 +187,7 @@ ENTRY e {
 
 
 @pytest.mark.parametrize("device", ["h200", "b200"])
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=programs(), data=st.data())
 def test_pairs_are_what_they_become(device: str, text: str, data: st.DataObject) -> None:
     """Whatever is fused into whatever, with results of its own or not, looked at before and after."""

@@ -12,9 +12,10 @@ from hloopt.analysis.parallel_loop import rest, ties
 from tests.analysis.parallel_loop.random_bodies import random_body
 from tests.analysis.parallel_loop.random_stops import random_stop
 from tests.analysis.parallel_loop.unit_proof import EVERY_AXIS, early, found_in, strangers
+from tests.helpers.rarely import examples
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_what_a_unit_has_changes_nothing_of_others(chance: random.Random) -> None:
     """Results along the axes follow from a work item's own part of the state, all others from none."""
@@ -22,7 +23,7 @@ def test_what_a_unit_has_changes_nothing_of_others(chance: random.Random) -> Non
     assert strangers(text, chance.randrange) == [], text
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_units_that_stop_by_themselves_have_stopped_for_good(chance: random.Random) -> None:
     """Run alone, each work item ends with what it has after the loop of all."""

@@ -109,6 +109,7 @@ def test_rows_without_elements() -> None:
     check(module, generate(module))
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(("size", "kernel"), [(27, "native-sort"), (400, "native-call")])
 @pytest.mark.parametrize("largest", ["true", "false"])
 def test_the_largest(size: int, kernel: str, largest: str) -> None:

@@ -18,6 +18,7 @@ from hloopt.backends.numpy.block_limits import BlockLimits
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.program import NumpyOptions
+from tests.helpers.rarely import examples
 
 Array = np.ndarray[Any, Any]
 
@@ -125,6 +126,7 @@ def test_a_reduce_over_the_first_dimension_ends_a_region() -> None:
     )
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("dims", ["0", "1", "2", "0,1", "0,2", "1,2", "0,1,2"])
 @pytest.mark.parametrize(
     ("opcode", "kind", "start"),
@@ -392,7 +394,7 @@ def random_body(chooser: random.Random) -> tuple[str, list[str]]:
     return "\n".join(lines), ["maximum", "add"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_modules_agree_bit_for_bit(seed: int) -> None:
     body, opcodes = random_body(random.Random(seed))

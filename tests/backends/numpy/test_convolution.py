@@ -14,6 +14,7 @@ from hloopt.backends.numpy import convolution as planned
 from hloopt.backends.numpy import window_products
 from hloopt.errors import HlooptError
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 
 Array = np.ndarray[Any, Any]
 Case = tuple[str, list[tuple[str, tuple[int, ...]]]]
@@ -120,7 +121,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("blocks")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(convolutions(), st.integers(0, 99))
 def test_sums_that_are_exact_agree(case: Case, seed: int) -> None:
     """Whole numbers have exact sums in any order."""
@@ -130,7 +131,7 @@ def test_sums_that_are_exact_agree(case: Case, seed: int) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(convolutions(("f32", "bf16")), st.integers(0, 99))
 def test_padding_takes_no_part_in_a_sum(case: Case, seed: int) -> None:
     """An infinite weight, or one that is no number, meets no zero around the operand."""

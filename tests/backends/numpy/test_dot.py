@@ -16,6 +16,7 @@ from hloopt.backends.numpy import dot as planned
 from hloopt.backends.numpy import integer_dot, product
 from hloopt.runtime.program import Program
 from hloopt.types import DTYPES
+from tests.helpers.rarely import examples
 
 Array = np.ndarray[Any, Any]
 
@@ -119,7 +120,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(product, "_LEAST", 2)
 
 
-SETTINGS = settings(max_examples=120, deadline=None)
+SETTINGS = settings(max_examples=examples(120), deadline=None)
 
 
 @pytest.mark.usefixtures("sizes")

@@ -154,6 +154,7 @@ def calls(opcode: str) -> list[str]:
     return texts
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("excess", [False, True])
 @pytest.mark.parametrize(
     "opcode", [name for name, row in OPS.items() if row.numpy is not None and row.arity[0]]

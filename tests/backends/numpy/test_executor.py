@@ -16,6 +16,7 @@ from hloopt.errors import EvaluationError, UnsupportedError, UsageError
 from hloopt.interpret import plugins
 from hloopt.runtime.inputs import generate
 from tests.helpers.planned import assert_planned
+from tests.helpers.rarely import examples
 
 
 def bits(array: np.ndarray[Any, Any]) -> list[int]:
@@ -74,7 +75,7 @@ def programs(draw: st.DrawFn) -> str:
     return "HloModule m\nENTRY e {\n  " + "\n  ".join(lines) + "\n}\n"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(programs(), st.booleans())
 def test_random_lines_agree_bit_for_bit(text: str, excess: bool) -> None:
     """Fast paths, in-place reuse and shared results change no bit."""

@@ -15,6 +15,7 @@ from hloopt.backends.numpy import plan, sharing
 from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.backends.numpy.source import compile_line
 from hloopt.runtime.inputs import generate
+from tests.helpers.rarely import examples
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -162,7 +163,7 @@ def modules(draw: st.DrawFn) -> str:
     return "\n".join(parts) + "\n"
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(modules())
 def test_random_programs_agree_bit_for_bit(text: str) -> None:
     """Stretched operands, views, updates in place and nested loops change no bit."""

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from hloopt.backends.numpy import padding
 from tests.helpers.planned import assert_planned
+from tests.helpers.rarely import examples
 from tests.semantics.elements import drawn_dims, seeds, shape_of, values
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sampled_from(["f32", "bf16", "s4", "pred", "c64"]),
     drawn_dims(1, 3, 0, 4),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hloopt.interpret import duplicates
 from tests.helpers.planned import assert_planned
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import Combiner, argmax, binary, chosen
 from tests.semantics.elements import moderate, seeds, shape_of, values
 from tests.semantics.places import Places, gather_text, places, scatter_text, start_indices
@@ -26,7 +27,7 @@ def known(text: str, number: int, indices: np.ndarray) -> str:
     return f"{regions}{entry}{before} constant({listed if indices.ndim else indices.item()}){after}"
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     places(),
     st.sampled_from(["f32", "bf16", "pred", "s4", "c64"]),
@@ -71,7 +72,7 @@ def scattered(
         assert_planned(text, [*arrays, indices, *updates])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     places(), st.sampled_from(REGIONS), st.sampled_from(["s32", "u8", "u64"]), st.booleans(), seeds
 )
@@ -79,6 +80,7 @@ def test_scatters_agree(case, region, index, constant, chooser):
     scattered(case, region, index, constant, chooser)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("region", REGIONS, ids=str)
 @pytest.mark.parametrize("block", [1, 3, 80])
 def test_many_updates_of_few_places_agree(region, block):

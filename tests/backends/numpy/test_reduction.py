@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.planned import assert_planned
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import arg_by, binary
 from tests.semantics.elements import drawn_dims, moderate, seeds, shape_of, values
 
@@ -34,7 +35,7 @@ ENTRY e {{
 """
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(OPS), drawn_dims(max_rank=4), st.data(), seeds, st.booleans())
 def test_reductions_agree(op, dims, data, chooser, excess):
     """Any axes, empty ones too; initial values that are known and others."""
@@ -47,6 +48,7 @@ def test_reductions_agree(op, dims, data, chooser, excess):
     assert_planned(text, inputs, excess_precision=excess)
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize(
     ("opcode", "kind"),
     [
@@ -132,7 +134,7 @@ ENTRY e {{
 """
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(["f32", "f64", "bf16", "s32", "u8"]),
     st.booleans(),

@@ -16,6 +16,7 @@ from hloopt.backends.numpy.program import NumpyProgram
 from hloopt.backends.numpy.short_runs import fold, stretched_from
 from hloopt.runtime.inputs import generate
 from hloopt.runtime.program import NumpyOptions
+from tests.helpers.rarely import examples
 
 
 @st.composite
@@ -26,7 +27,7 @@ def _folds(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 @given(_folds(), st.sampled_from(["add", "maximum", "bitwise_xor"]), st.booleans())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_a_fold_is_the_ufuncs(
     given: tuple[tuple[int, ...], tuple[int, ...]], name: str, turned: bool
 ) -> None:
@@ -87,7 +88,7 @@ def test_where_operands_are_copied(
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_a_copy_is_long_and_small(data: st.DataObject) -> None:
     """It has fewer elements than the result by far, and stands for the same ones."""
     result = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 16, 50]), min_size=1, max_size=4)))

@@ -14,6 +14,7 @@ from hloopt.backends.numpy import sort_keys
 from hloopt.backends.numpy.sort_keys import Column
 from hloopt.interpret.comparator import sort_keys as sort_keys_of
 from tests.helpers.planned import assert_planned
+from tests.helpers.rarely import examples
 from tests.semantics.elements import drawn_dims, moderate, seeds, shape_of, values
 
 KINDS = ("f32", "f64", "bf16", "f16", "f8e4m3fn", "s32", "u8", "s64", "u64", "s4", "pred")
@@ -86,7 +87,7 @@ def few(kind, dims, chooser):
     return pool[places].reshape(dims)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.lists(st.sampled_from(KINDS), min_size=1, max_size=3),
     drawn_dims(1, 3, 0, 7),
@@ -121,7 +122,7 @@ def test_long_sorts_agree(kind, direction):
         assert_planned(sort_text([kind], (300, 2), 0, [(0, direction, "jax")]), [x])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sampled_from(["f32", "bf16", "f64"]),
     st.sampled_from(["LT", "GT", "LE", "GE"]),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hloopt.backends.numpy import cumulative, select_windows
 from tests.helpers.planned import assert_planned
+from tests.helpers.rarely import examples
 from tests.semantics.combiners import argmax, binary
 from tests.semantics.elements import moderate, seeds, shape_of, values
 from tests.semantics.slides import Slide, reduce_window_text, slides, window_text
@@ -33,7 +34,7 @@ REGIONS = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(slides(), st.sampled_from(REGIONS), st.booleans(), seeds, st.booleans())
 def test_windows_agree(slides_, region, small, chooser, excess):
     (kind,) = region.kinds
@@ -52,6 +53,7 @@ def cumulative_slides(size: int, back: bool, other: int, axis: int) -> list[Slid
     return every
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("region", REGIONS, ids=str)
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
@@ -119,7 +121,7 @@ ENTRY e {{
 """
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     slides(1),
     st.sampled_from(["GE", "GT", "LE", "LT"]),
