@@ -16,18 +16,20 @@ from tests.corpus import fuzz
 from tests.corpus.judge import judge
 from tests.corpus.mutate import MUTATIONS, Mutator
 from tests.corpus.worker import NoAnswer, Worker
+from tests.helpers.rarely import one_in
 
 MODULE = "HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p)\n}\n"
 
 
-def test_damaged_samples_are_answered() -> None:
+@pytest.mark.parametrize("first", one_in(2, [0, 250]))
+def test_damaged_samples_are_answered(first: int) -> None:
     """Every text is refused at a place of it, or read, printed and read again; none crashes."""
     small = [text for text in fuzz.sources(None) if len(text) < 25_000]
     mutator = Mutator(small, fuzz.SEED)
-    counts = Counter(fuzz.judged(mutator, index) for index in range(500))
+    counts = Counter(fuzz.judged(mutator, index) for index in range(first, first + 250))
     assert set(counts) == {"refused", "invalid", "valid", "optimised"}
-    assert counts["refused"] > 100
-    assert counts["optimised"] > 10
+    assert counts["refused"] > 50
+    assert counts["optimised"] > 5
 
 
 def test_the_seed_and_the_number_make_the_text() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
@@ -82,30 +83,17 @@ def check(texts: Sequence[str]) -> CompiledNative:
     return program
 
 
+@pytest.mark.every_value
+@pytest.mark.parametrize("turn", range(4))
 @pytest.mark.parametrize(
-    ("kind", "wide"),
-    [
-        ("FFT", True),
-        ("RFFT", False),
-        ("IRFFT", True),
-        *(
-            pytest.param(*one, marks=pytest.mark.slow)
-            for one in [
-                ("IFFT", False),
-                ("FFT", False),
-                ("IFFT", True),
-                ("RFFT", True),
-                ("IRFFT", False),
-            ]
-        ),
-    ],
+    ("kind", "wide"), list(product(["FFT", "IFFT", "RFFT", "IRFFT"], [False, True]))
 )
-def test_lengths(kind: str, wide: bool) -> None:
+def test_lengths(kind: str, wide: bool, turn: int) -> None:
     """One line by itself, and several of which the last group is not full."""
     check(
         [
             transform(kind, (*lines, length), 1, wide=wide)
-            for length in LENGTHS
+            for length in LENGTHS[turn::4]
             for lines in ((), (2, 3))
         ]
     )
