@@ -55,8 +55,9 @@ _FLAGS = (
     "-D_GLIBCXX_BITS_SPECFUN_H",
 )
 
-# GCC would turn several selects by one predicate into two branches, which are not vectorised.
-_GNU_FLAGS = ("-fno-thread-jumps",)
+# GCC would turn several selects by one predicate into two branches, and a comparison of what was selected
+# before into a choice between two comparisons: neither is vectorised.
+_GNU_FLAGS = ("-fno-thread-jumps", "-fno-tree-pre")
 
 INCLUDED = tuple(f"-I{folder}" for folder in _FOLDERS)
 

@@ -181,4 +181,11 @@ class Uses:
         every = [library()[name] for name in self.names()]
         ordered = [entry for entry in every if entry.is_type]
         ordered += [entry for entry in every if not entry.is_type]
-        return "".join(entry.source + "\n\n" for entry in ordered)
+        return "".join(self._written(entry) + "\n\n" for entry in ordered)
+
+    def _written(self, entry: DeviceFunction) -> str:
+        """Compilers make no vectors of loops with calls, and inline little that is called several times."""
+        is_vector = self.native and not (entry.has_loop or entry.is_type or "c128" in entry.name)
+        if not is_vector:
+            return entry.source
+        return entry.source.replace("__device__ ", "__device__ __forceinline__ ")

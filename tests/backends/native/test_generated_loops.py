@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import hloopt
+from hloopt.backends.host_compiler import find_compiler, machine_flags
+from hloopt.backends.native.compile import compile_native
+from hloopt.backends.native.toolchain import INCLUDED, language_flags
 from hloopt.kernel_ir.expressions import Array, Binary, Select
 from hloopt.kernel_ir.statements import Declare, If
 from tests.backends.native.natively import check_native_kernels
 from tests.codegen.reducing import fusions
+from tests.helpers.kernel_code import KernelCode
 
 
 def _module(lines: str) -> str:
@@ -176,6 +183,106 @@ def test_long_rows_are_cut() -> None:
     assert elements.is_simd
     assert elements in rows.body
     assert not [one for one in code.expressions(Binary) if one.sign == "%"]
+
+
+SHORT_ROWS = """
+x: {kind}[{rows},{columns}]
+y: {kind}[{rows}]
+z: {kind}[{columns}]
+w: {kind}[{columns},{rows}]
+v: {kind}[{rows},9]
+a = {kind}[{rows},{columns}] broadcast(y), dimensions={{0}}
+b = {kind}[{rows},{columns}] broadcast(z), dimensions={{1}}
+c = {kind}[{rows},{columns}] transpose(w), dimensions={{1,0}}
+d = {kind}[{rows},{columns}] slice(v), slice={{[0:{rows}], [1:{end}]}}
+e = {kind}[{rows},{columns}] reverse(x), dimensions={{1}}
+f = {kind}[{rows},{columns}] maximum(x, a)
+g = {kind}[{rows},{columns}] multiply(f, b)
+h = {kind}[{rows},{columns}] add(c, d)
+i = {kind}[{rows},{columns}] subtract(h, e)
+ROOT r = ({kind}[{rows},{columns}], {kind}[{rows},{columns}]) tuple(g, i)
+"""
+
+CURVE = """
+x: f32[{rows},{columns}]
+z: f32[{columns}]
+b = f32[{rows},{columns}] broadcast(z), dimensions={{1}}
+c = f32[{rows},{columns}] add(x, b)
+ROOT d = f32[{rows},{columns}] tanh(c)
+"""
+
+GATES = """
+x: f32[{rows},{columns}]
+y: f32[{rows}]
+a = f32[{rows},{columns}] broadcast(y), dimensions={{0}}
+b = f32[{rows},{columns}] logistic(x)
+ROOT c = f32[{rows},{columns}] multiply(a, b)
+"""
+
+
+def test_rows_that_fill_no_vector() -> None:
+    """Elements of few columns are computed one after the other, those of rows side by side, to the last row."""
+    bodies = [
+        SHORT_ROWS.format(kind=kind, rows=rows, columns=columns, end=columns + 1)
+        for kind, rows, columns in (
+            ("f32", 5000, 3),
+            ("f64", 77, 2),
+            ("bf16", 64, 4),
+            ("s8", 70, 3),
+            ("u16", 33, 7),
+        )
+    ]
+    bodies += [
+        CURVE.format(rows=rows, columns=columns) for rows, columns in ((9000, 3), (40, 5), (7, 3))
+    ]
+    bodies += [GATES.format(rows=61, columns=columns) for columns in (4, 6)]
+    code = check_native_kernels(fusions(bodies), "native-loop")
+    simd = {
+        one.name: [loop.is_simd for loop in KernelCode((one,)).loops()] for one in code.functions
+    }
+    # Rows of 6 beside something that they share, and what is too short either way, are loops over columns.
+    assert simd["hlo_fusion5"] == simd["hlo_fusion6"] == simd["hlo_fusion8"] == [True]
+    assert simd["hlo_fusion7"] == simd["hlo_fusion9"] == [False, True]
+
+
+def test_rows_that_fill_no_vector_are_vectors(tmp_path: Path) -> None:
+    """GCC makes vectors of rows, with functions that are called for each column, and of what reduces them."""
+    compiler = find_compiler("the device 'native'")
+    if not compiler.is_gnu:
+        pytest.skip("tells of vectors in other words")
+    softmax = """
+        x: f32[9000,3]
+        low = f32[] constant(-inf)
+        zero = f32[] constant(0)
+        most = f32[9000] reduce(x, low), dimensions={1}, to_apply=maximum_f32
+        across = f32[9000,3] broadcast(most), dimensions={0}
+        less = f32[9000,3] subtract(x, across)
+        power = f32[9000,3] exponential(less)
+        sum = f32[9000] reduce(power, zero), dimensions={1}, to_apply=add_f32
+        wide = f32[9000,3] broadcast(sum), dimensions={0}
+        ROOT share = f32[9000,3] divide(power, wide)
+    """
+    bodies = [
+        GATES.format(rows=9000, columns=3),
+        CURVE.format(rows=9000, columns=5),
+        softmax,
+    ]
+    source = compile_native(hloopt.parse(fusions(bodies))).source
+    unit = tmp_path / "unit.cpp"
+    unit.write_text(source)
+    flags = [*language_flags(compiler), *machine_flags(), *INCLUDED]
+    command = [
+        *compiler.command,
+        *flags,
+        "-fopt-info-vec",
+        "-c",
+        str(unit),
+        "-o",
+        str(tmp_path / "a.o"),
+    ]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    vectors = {int(line) for line in re.findall(r"unit\.cpp:(\d+):.*loop vectorized", told)}
+    assert len(vectors) == len(bodies), told
 
 
 STACKED = """

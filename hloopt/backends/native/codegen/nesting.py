@@ -12,6 +12,7 @@ that are made of the same values are computed at once, in one iteration of the l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -19,7 +20,7 @@ from math import gcd
 from typing import Final
 
 from hloopt.analysis.elementwise import is_elementwise
-from hloopt.analysis.index import Index, Symbol
+from hloopt.analysis.index import Index, Symbol, symbols_of
 from hloopt.analysis.region import Region
 from hloopt.codegen import index_at
 from hloopt.codegen.device import Uses
@@ -47,6 +48,12 @@ _MOST_LEVELS = 8
 
 # More loops than these, or more rows at once, are not worth the time to compile them.
 _MOST_PARTS: Final = 16
+
+# Rows shorter than this do not fill a vector; so many statements of a row are not worth the time to compile.
+_SHORT_ROW: Final = 8
+_WRITTEN_OUT: Final = 400
+# So many columns compilers take from, and put into, vectors of rows, whatever else a row reads.
+_INTERLEAVED: Final = (2, 3, 4)
 
 TILE: Final = 32
 """Elements of a tile's side: 32 lines of the cache are read while each is there."""
@@ -99,7 +106,7 @@ def nest_of(f: FunctionWriter, numbers: Sequence[int]) -> Nest:
     if best.divisions >= whole.divisions:
         best = whole
     nest = Nest(tuple(numbers), best.sizes, best.crossing)
-    return nest if best.crossing >= 0 else _by_parts(f, nest, best)
+    return nest if best.crossing >= 0 else _by_columns(f, _by_parts(f, nest, best))
 
 
 def _is_flat(region: Region) -> bool:
@@ -205,6 +212,35 @@ def _stacked(f: FunctionWriter, nest: Nest, level: int, cuts: tuple[int, ...]) -
     if _statements(f, nest.numbers, positions) >= sum(alone) and level < len(sizes) - 1:
         return None
     return Nest(nest.numbers, sizes, stacked=level)
+
+
+def _by_columns(f: FunctionWriter, nest: Nest) -> Nest:
+    """The nest with columns written out where there are too few to fill a vector: rows do."""
+    *outer, columns = nest.sizes
+    if nest.stacked >= 0 or any(nest.cuts) or not 1 < columns < _SHORT_ROW:
+        return nest
+    if outer[-1] < _SHORT_ROW:
+        return nest
+    symbols = [Symbol(f"at_{level}_", 0, one - 1) for level, one in enumerate(outer)]
+    at = [symbol.index for symbol in symbols]
+    body, loads = trial(
+        f, nest.numbers, [position_of(nest.sizes, [*at, Index(one)]) for one in range(columns)]
+    )
+    if sum(1 for _ in walk(body)) > _WRITTEN_OUT:
+        return nest
+    is_whole = columns in _INTERLEAVED or _are_rows(loads, symbols[-1], columns)
+    return replace(nest, stacked=len(outer)) if is_whole else nest
+
+
+def _are_rows(loads: Sequence[tuple[Array, Index]], row: Symbol, columns: int) -> bool:
+    """Whether all that is read for a row lies side by side as its columns do, or is what all rows read."""
+    found = Counter(
+        array
+        for array, linear in loads
+        if (times := dict(linear.terms).get(row, 0)) and times >= columns
+    )
+    others = [1 for _, linear in loads if row in symbols_of((linear,))]
+    return len(others) == found.total() and set(found.values()) <= {columns}
 
 
 def _statements(f: FunctionWriter, numbers: Sequence[int], positions: Sequence[Index]) -> int:
