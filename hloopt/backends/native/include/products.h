@@ -53,18 +53,15 @@ inline void product_tile(
 }
 
 // As many rows at a time as have their sums in registers: the more there are, the less often r is read.
-template <int WIDE, int BYTES, class T>
+template <int ROWS, int WIDE, int BYTES, class T>
 inline void product_rows(
     long m, long k, const T* l, long lm, long lk, const T* r, long rk, T* c, long cm) {
-  const int most = WIDE == 4 ? 2 : WIDE == 2 ? 4 : 8;
   long at = 0;
-  for (; at + most <= m; at += most)
-    product_tile<most, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
-  if (at + most / 2 <= m) {
-    product_tile<most / 2, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
-    at += most / 2;
-  }
-  for (; at < m; ++at) product_tile<1, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
+  for (; at + ROWS <= m; at += ROWS)
+    product_tile<ROWS, WIDE, BYTES>(k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
+  if constexpr (ROWS > 1)
+    if (at < m)
+      product_rows<ROWS / 2, WIDE, BYTES>(m - at, k, l + at * lm, lm, lk, r, rk, c + at * cm, cm);
 }
 
 template <int BYTES, class T>
@@ -72,15 +69,17 @@ inline void product_columns(
     long m, long n, long k, const T* l, long lm, long lk, const T* r, long rk, T* c, long cm) {
   const long lanes = BYTES / (long)sizeof(T);
   long at = 0;
-  // Each sum waits for the one before: few rows need several vectors side by side.
-  if (m < 4)
-    for (; at + 4 * lanes <= n; at += 4 * lanes)
-      product_rows<4, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
-  if (m < 8)
+  // Each sum waits for the one before: few rows need several vectors side by side.  So do loads, of which two
+  // vectors need fewer for each product than one.
+  if constexpr (BYTES == kVectorBytes) {
+    if (m < 4)
+      for (; at + 4 * lanes <= n; at += 4 * lanes)
+        product_rows<2, 4, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
     for (; at + 2 * lanes <= n; at += 2 * lanes)
-      product_rows<2, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
+      product_rows<BYTES == 64 ? 8 : 4, 2, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
+  }
   for (; at + lanes <= n; at += lanes)
-    product_rows<1, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
+    product_rows<8, 1, BYTES>(m, k, l, lm, lk, r + at, rk, c + at, cm);
   if constexpr (BYTES > sizeof(T))
     if (at < n) product_columns<BYTES / 2>(m, n - at, k, l, lm, lk, r + at, rk, c + at, cm);
 }
