@@ -44,7 +44,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from hloopt.analysis.emitters.kind import has_kernel
-from hloopt.cost_models.contention import scatter_root
 from hloopt.cost_models.counting import OpCounting
 from hloopt.cost_models.kept_times import KeptTimes
 from hloopt.cost_models.model import NOTHING, RunTime
@@ -111,7 +110,7 @@ class HostModel(KeptTimes):
             return NOTHING
         if _reduces_inside(instruction):
             return self.run_once(instruction)
-        usage = self._usage(instruction)
+        usage = self.usage.in_place(instruction)
         reads = _reads(instruction, usage)
         return self._time(usage.flops, reads, usage.bytes_written, self._branches(instruction))
 
@@ -138,25 +137,12 @@ class HostModel(KeptTimes):
 
     def run_once(self, instruction: Instruction) -> RunTime:
         """Of a kernel that computes each op of a fusion once and keeps what other ops read again."""
-        usage, ops = self._usage(instruction), (instruction,)
+        usage, ops = self.usage.in_place(instruction), (instruction,)
         if instruction.opcode == "fusion":
             ops = tuple(instruction.attributes["calls"])
         flops = sum(self.usage.op(op).flops for op in ops)
         reads = {one: (net, net) for one, (net, _) in _reads(instruction, usage).items()}
         return self._time(flops, reads, usage.bytes_written, branches=False)
-
-    def _usage(self, instruction: Instruction) -> Usage:
-        usage = self.usage.of(instruction)
-        scatter = scatter_root(instruction) if instruction.opcode == "fusion" else None
-        if scatter is None:
-            return usage
-        (array,) = scatter.fold_inputs
-        if array.opcode != "parameter" or len(array.users) > 1:
-            return usage
-        changed, number = self.usage.op(scatter).written, array.parameter_number
-        uses = list(usage.operands)
-        uses[number] = replace(uses[number], bytes=min(changed, uses[number].bytes))
-        return replace(usage, bytes_written=changed, operands=tuple(uses))
 
     def _forget_times(self, instruction: Instruction) -> None:
         super()._forget_times(instruction)
@@ -168,7 +154,7 @@ class HostModel(KeptTimes):
         slots = slots_of(producer, consumer)
         if not slots:
             raise ValueError(f"{consumer.name} does not use {producer.name}")
-        first, second = self._usage(producer), self._usage(consumer)
+        first, second = self.usage.in_place(producer), self.usage.in_place(consumer)
         uses = [second.operands[slot].utilization for slot in slots]
         used = max(uses) if isinstance(producer.shape, TupleShape) else sum(uses)
         reads = _reads(consumer, second)

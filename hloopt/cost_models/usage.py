@@ -8,11 +8,13 @@ makes a new root.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from hloopt.analysis.cost import instruction_cost, loop_bytes_read
 from hloopt.analysis.parallel_loop import fused_loop
 from hloopt.analysis.structures import Structures, keep
 from hloopt.cost_models.body_usage import SPLITTING, BodyUsage
+from hloopt.cost_models.contention import scatter_root
 from hloopt.cost_models.counting import OpCounting, OpUsage, OpUsages
 from hloopt.dataclass import dataclass
 from hloopt.graphs import reached
@@ -84,6 +86,23 @@ class UsageAnalysis(OpUsages):
                     keep(self._of_structure, number, known)
             self._usages[instruction] = known
         return known
+
+    def in_place(self, instruction: Instruction) -> Usage:
+        """As ``of``, but of a fused scatter into an operand only what its updates reach of that.
+
+        An array that the fusion reads otherwise, too, counts whole.
+        """
+        usage = self.of(instruction)
+        scatter = scatter_root(instruction) if instruction.opcode == "fusion" else None
+        if scatter is None:
+            return usage
+        (array,) = scatter.fold_inputs
+        if array.opcode != "parameter" or len(array.users) > 1:
+            return usage
+        changed, number = self.op(scatter).written, array.parameter_number
+        uses = list(usage.operands)
+        uses[number] = replace(uses[number], bytes=min(changed, uses[number].bytes))
+        return replace(usage, bytes_written=changed, operands=tuple(uses))
 
     def _count(self, instruction: Instruction) -> OpUsage:
         """An op of a body by itself; of a fusion, what it does as a whole."""

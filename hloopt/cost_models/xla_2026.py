@@ -36,6 +36,7 @@ from hloopt.analysis.emitters.pairs import Kernels, KernelShape
 from hloopt.analysis.structures import keep
 from hloopt.cost_models.attention import attention_run_time
 from hloopt.cost_models.coalescing import MOVING, Coalescing
+from hloopt.cost_models.contention import scatter_root
 from hloopt.cost_models.counting import OpCounting, narrow
 from hloopt.cost_models.device_times import DeviceTimes
 from hloopt.cost_models.fused_along import fused_along_run_time
@@ -145,8 +146,13 @@ class Xla2026(KeptTimes):
         return self._split(whole, heroes, self._reading(instruction, whole))
 
     def launched_run_time(self, instruction: Instruction) -> RunTime:
-        """A reduction whose results blocks share has two launches; XLA cuts those in two before it fuses."""
+        """A reduction whose results blocks share has two launches; XLA cuts those in two before it fuses.
+
+        For XLA's decisions a fused scatter writes all of its array; what runs writes what its updates reach.
+        """
         whole = self.run_time(instruction)
+        if scatter_root(instruction) is not None:
+            return self._in_place(instruction, whole)
         if whole.launches > 1 or self.kernels.of(instruction).kind != "reduction":
             return whole
         number = self.usage.structures.of(instruction)
@@ -158,6 +164,18 @@ class Xla2026(KeptTimes):
             if number is not None:
                 keep(self._structures.launched, number, known)
         return known
+
+    def _in_place(self, scatter: Instruction, whole: RunTime) -> RunTime:
+        usage = self.usage.in_place(scatter)
+        if usage is self.usage.of(scatter):
+            return whole
+        manner = whole.blocks, whole.coalesced
+        total, read = _Reads(scatter, usage).alone(self._times, manner)
+        # Updates of the same places meet in the second-level cache.
+        written = min(usage.bytes_written, whole.bytes_written)
+        write = self._times.write(written)
+        kernel = self.kernels.of(scatter)
+        return self._together(usage.flops, total, written, read, write, kernel, whole.coalesced)
 
     def _reading(self, instruction: Instruction, whole: RunTime) -> Callable[[int], float]:
         reads = self._reads_of(instruction)
