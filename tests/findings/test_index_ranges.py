@@ -10,26 +10,26 @@ from hloopt.findings import Findings
 SCATTER = """HloModule m
 combine {{ a = f32[] parameter(0) b = f32[] parameter(1) {region} }}
 ENTRY main {{
-  x = f32[4096,512] parameter(0)
-  u = f32[2000,512] parameter(1)
+  x = f32[8192,512] parameter(0)
+  u = f32[3000,512] parameter(1)
 {indices}
-  ROOT r = f32[4096,512] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
+  ROOT r = f32[8192,512] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
       scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=combine
 }}
 """
 SET, ADD = "ROOT r = f32[] copy(b)", "ROOT r = f32[] add(a, b)"
-COUNT = "  n = s32[2000] iota(), iota_dimension=0\n"
-START = "  k = s32[] parameter(2)\n  ks = s32[2000] broadcast(k), dimensions={}\n"
+COUNT = "  n = s32[3000] iota(), iota_dimension=0\n"
+START = "  k = s32[] parameter(2)\n  ks = s32[3000] broadcast(k), dimensions={}\n"
 WRAPPED = """  zero = s32[] constant(0)
-  zeros = s32[2000] broadcast(zero), dimensions={}
-  below = pred[2000] compare(p, zeros), direction=LT
-  rows = s32[] constant(4096)
-  all = s32[2000] broadcast(rows), dimensions={}
-  above = s32[2000] add(p, all)
-  w = s32[2000] select(below, above, p)
-  i = s32[2000,1] reshape(w)
+  zeros = s32[3000] broadcast(zero), dimensions={}
+  below = pred[3000] compare(p, zeros), direction=LT
+  rows = s32[] constant(8192)
+  all = s32[3000] broadcast(rows), dimensions={}
+  above = s32[3000] add(p, all)
+  w = s32[3000] select(below, above, p)
+  i = s32[3000,1] reshape(w)
 """
-PLAIN = "  i = s32[2000,1] reshape(p)\n"
+PLAIN = "  i = s32[3000,1] reshape(p)\n"
 
 
 def found(indices: str, region: str = ADD) -> Findings:
@@ -42,12 +42,12 @@ def found(indices: str, region: str = ADD) -> Findings:
 @pytest.mark.parametrize(
     "indices",
     [
-        COUNT + START + "  p = s32[2000] add(ks, n)\n" + WRAPPED,
-        COUNT + START + "  p = s32[2000] subtract(ks, n)\n" + PLAIN,
+        COUNT + START + "  p = s32[3000] add(ks, n)\n" + WRAPPED,
+        COUNT + START + "  p = s32[3000] subtract(ks, n)\n" + PLAIN,
         COUNT
         + START
-        + "  five = s32[] constant(5)\n  fives = s32[2000] broadcast(five), dimensions={}\n"
-        + "  q = s32[2000] add(n, fives)\n  p = s32[2000] add(q, ks)\n"
+        + "  five = s32[] constant(5)\n  fives = s32[3000] broadcast(five), dimensions={}\n"
+        + "  q = s32[3000] add(n, fives)\n  p = s32[3000] add(q, ks)\n"
         + PLAIN,
     ],
     ids=["wrapped", "backwards", "moved"],
@@ -56,7 +56,7 @@ def test_places_from_a_start_on_are_a_slice(indices: str, region: str) -> None:
     """Where all of them are inside, the results are equal."""
     (row,) = found(indices, region).rows
     assert row.instruction == "r"
-    assert "2,000 in a row from %k" in row.why
+    assert "3,000 in a row from %k" in row.why
     assert row.gain.verdict in ("equal", "within tolerance")
     assert row.gain.saved > 5e-7
 
@@ -64,10 +64,10 @@ def test_places_from_a_start_on_are_a_slice(indices: str, region: str) -> None:
 @pytest.mark.parametrize(
     "indices",
     [
-        "  k = s32[2000] parameter(2)\n" + COUNT + "  p = s32[2000] add(k, n)\n" + PLAIN,
-        COUNT + START + "  p = s32[2000] multiply(ks, n)\n" + PLAIN,
-        COUNT + START + "  q = s32[2000] multiply(n, n)\n  p = s32[2000] add(ks, q)\n" + PLAIN,
-        COUNT + START + "  p = s32[2000] subtract(n, ks)\n" + PLAIN,
+        "  k = s32[3000] parameter(2)\n" + COUNT + "  p = s32[3000] add(k, n)\n" + PLAIN,
+        COUNT + START + "  p = s32[3000] multiply(ks, n)\n" + PLAIN,
+        COUNT + START + "  q = s32[3000] multiply(n, n)\n  p = s32[3000] add(ks, q)\n" + PLAIN,
+        COUNT + START + "  p = s32[3000] subtract(n, ks)\n" + PLAIN,
     ],
     ids=["start for each", "stride", "squares", "negated start"],
 )
@@ -78,9 +78,9 @@ def test_other_places_are_not(indices: str) -> None:
 
 def test_known_places_are_named() -> None:
     """With their stride."""
-    two = "  two = s32[] constant(2)\n  twos = s32[2000] broadcast(two), dimensions={}\n"
-    (row,) = found(COUNT + two + "  p = s32[2000] multiply(n, twos)\n" + PLAIN).rows
-    assert "[0:3999:2] of %x" in row.why
+    two = "  two = s32[] constant(2)\n  twos = s32[3000] broadcast(two), dimensions={}\n"
+    (row,) = found(COUNT + two + "  p = s32[3000] multiply(n, twos)\n" + PLAIN).rows
+    assert "[0:5999:2] of %x" in row.why
     assert [one.way for one in row.remedies] == ["model", "hloopt"]
 
 
@@ -102,5 +102,5 @@ ENTRY main {
 
 def test_the_host_needs_no_advice() -> None:
     """Its compiler has the passes that see known places."""
-    text = SCATTER.format(indices=COUNT + "  p = s32[2000] copy(n)\n" + PLAIN, region=SET)
+    text = SCATTER.format(indices=COUNT + "  p = s32[3000] copy(n)\n" + PLAIN, region=SET)
     assert not hloopt.why(hloopt.parse(text), "host", kinds=["indexed-range"]).rows
