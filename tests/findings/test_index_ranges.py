@@ -10,7 +10,7 @@ from hloopt.findings import Findings
 SCATTER = """HloModule m
 combine {{ a = f32[] parameter(0) b = f32[] parameter(1) {region} }}
 ENTRY main {{
-  x = f32[8192,512] parameter(0)
+  x = f32[8192,512] {array}
   u = f32[3000,512] parameter(1)
 {indices}
   ROOT r = f32[8192,512] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
@@ -32,13 +32,19 @@ WRAPPED = """  zero = s32[] constant(0)
 PLAIN = "  i = s32[3000,1] reshape(p)\n"
 
 
-def found(indices: str, region: str = ADD) -> Findings:
-    text = SCATTER.format(indices=indices, region=region)
+GIVEN = "parameter(0)"
+ZEROS = "broadcast(none), dimensions={}"
+
+
+def found(indices: str, region: str = ADD, array: str = GIVEN) -> Findings:
+    none = "  none = f32[] parameter(0)\n" if array == ZEROS else ""
+    text = SCATTER.format(indices=indices, region=region, array=array)
+    text = text.replace("ENTRY main {\n", "ENTRY main {\n" + none)
     return hloopt.why(hloopt.parse(text), kinds=["indexed-range"])
 
 
 @pytest.mark.every_value
-@pytest.mark.parametrize("region", [SET, ADD])
+@pytest.mark.parametrize(("region", "array"), [(SET, GIVEN), (ADD, ZEROS)], ids=["set", "add"])
 @pytest.mark.parametrize(
     "indices",
     [
@@ -52,9 +58,9 @@ def found(indices: str, region: str = ADD) -> Findings:
     ],
     ids=["wrapped", "backwards", "moved"],
 )
-def test_places_from_a_start_on_are_a_slice(indices: str, region: str) -> None:
+def test_places_from_a_start_on_are_a_slice(indices: str, region: str, array: str) -> None:
     """Where all of them are inside, the results are equal."""
-    (row,) = found(indices, region).rows
+    (row,) = found(indices, region, array).rows
     assert row.instruction == "r"
     assert "3,000 in a row from %k" in row.why
     assert row.gain.verdict in ("equal", "within tolerance")
@@ -74,6 +80,11 @@ def test_places_from_a_start_on_are_a_slice(indices: str, region: str) -> None:
 def test_other_places_are_not(indices: str) -> None:
     """Several starts, strides that are not known, gaps."""
     assert not found(indices).rows
+
+
+def test_adding_to_places_in_place_moves_as_much() -> None:
+    """A slice that is read, added to and written back."""
+    assert not found(COUNT + START + "  p = s32[3000] add(ks, n)\n" + PLAIN).rows
 
 
 def test_known_places_are_named() -> None:
@@ -102,5 +113,7 @@ ENTRY main {
 
 def test_the_host_needs_no_advice() -> None:
     """Its compiler has the passes that see known places."""
-    text = SCATTER.format(indices=COUNT + "  p = s32[3000] copy(n)\n" + PLAIN, region=SET)
+    text = SCATTER.format(
+        indices=COUNT + "  p = s32[3000] copy(n)\n" + PLAIN, region=SET, array=GIVEN
+    )
     assert not hloopt.why(hloopt.parse(text), "host", kinds=["indexed-range"]).rows
