@@ -10,6 +10,7 @@ from hloopt.analysis.measured import JoinedTimes
 from hloopt.dataclass import dataclass
 from hloopt.display import Displayed
 from hloopt.findings.ahead import TriedAhead, TriedBeside
+from hloopt.findings.both_arms import RowChoice, row_choices
 from hloopt.findings.collectives import linked
 from hloopt.findings.contention import contended
 from hloopt.findings.finding import (
@@ -74,6 +75,7 @@ class Findings(Displayed):
     reduced   a dot that the compiler computes as a sum, if there is one
     scatters  whose time depends on how many indices are equal
     sorts     that take much of the time and are read as a whole
+    choices   of whole rows between two arms, one of which takes much of the time for all of them
     links     what collectives take, by kind and link
     rows      the findings, those that gain most first
     useless   changes that were tried and gained nothing, or changed the results
@@ -94,6 +96,7 @@ class Findings(Displayed):
     reduced: ReducedDot | None
     scatters: tuple[ContendedScatter, ...]
     sorts: tuple[WholeSort, ...]
+    choices: tuple[RowChoice, ...]
     links: tuple[LinkedCollectives, ...]
     rows: tuple[Finding, ...]
     useless: tuple[GainlessChange, ...]
@@ -118,6 +121,7 @@ class Findings(Displayed):
             "reduced_dot": None if self.reduced is None else self.reduced.to_json(),
             "scatters": [one.to_json() for one in self.scatters],
             "sorts": [one.to_json() for one in self.sorts],
+            "row_choices": [one.to_json() for one in self.choices],
             "collectives": [one.to_json() for one in self.links],
             "findings": [one.to_json() for one in self.rows],
             "without_gain": [one.to_json() for one in self.useless],
@@ -202,6 +206,7 @@ def _searched(
         reduced_dot(subject),
         contended(subject),
         whole_sorts(subject),
+        row_choices(subject),
         linked(subject),
         tuple(found.best() if real.device is None else found.measured(real.device)),
         tuple(found.useless),

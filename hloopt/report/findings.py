@@ -22,6 +22,7 @@ from hloopt.findings import (
     ReducedDot,
     RefusedArray,
 )
+from hloopt.findings.both_arms import RowChoice
 from hloopt.findings.full_sorts import MAY_CALL_CUB
 from hloopt.findings.peak import WrittenArrays
 from hloopt.findings.whole_sorts import WholeSort
@@ -208,6 +209,8 @@ def _notes(found: Findings) -> Iterator[str]:
             yield f"- {_scatter_text(scatter)}"
     for sort in found.sorts:
         yield f"- {_sort_text(sort)}"
+    for choice in found.choices:
+        yield f"- {_choice_text(choice)}"
     for linked in found.links[:_LINKS]:
         yield f"- {_link_text(linked)}"
     nearest = sorted((row for row in found.useless if row.measure == "time"), key=_part_left)
@@ -259,6 +262,18 @@ def _written_text(row: WrittenArrays) -> str:
         "which no kernel of this plan writes to memory: what keeps them apart (another version of XLA, a "
         "result, a gradient) needs the bytes; jax.lax.map(f, xs, batch_size=...) over a dimension of theirs "
         "does without"
+    )
+
+
+def _choice_text(row: RowChoice) -> str:
+    place = f" at {row.line}" if row.line else ""
+    return (
+        f"%{row.name}{place} chooses {row.rows:,} rows one by one between %{row.arm} and %{row.other}, and "
+        "both are computed for all of them, which is what jax.vmap makes of jax.lax.cond: a run takes "
+        f"{seconds(row.seconds)}, and {seconds(row.without)} without %{row.arm}. Where few rows need it, "
+        "compute it for these alone (rows = jnp.nonzero(p, size=k)[0], then y.at[rows].set(f(x[rows]))); "
+        "where often none does, jax.lax.cond(p.any(), ...) around the vmap; jax.lax.map runs one row after "
+        "another, each with its own branch"
     )
 
 
