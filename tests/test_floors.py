@@ -29,6 +29,7 @@ FLOORS = {
     "textproto": 0,
     "toml_text": 0,
     "visible_text": 0,
+    "workers": 1,
     "types": 1,
     "ops": 2,
     "ir": 3,
@@ -82,6 +83,8 @@ EXCEPTIONS = {
 CONFINED = {
     "lark": ("text",),
     "cupy": ("backends.cuda",),
+    "dask": ("workers",),
+    "distributed": ("workers",),
     "pygls": ("editor",),
     "pygments": ("report",),
     "rich": ("report", "cli"),

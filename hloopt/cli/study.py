@@ -22,7 +22,8 @@ __all__ = ["command"]
         "Input": (*PICKED, "seed"),
         "Devices": ("device", "cost_model", "repeat"),
         "Verification": ("verify", "verify_limit", "emulate_limit", *TOLERANCE.names),
-        "Output": ("gates", "html", "out", "as_json"),
+        "Workers": ("workers", "timeout", "memory"),
+        "Output": ("gates", "cells", "html", "out", "as_json"),
     },
 )
 @files_argument
@@ -93,6 +94,24 @@ __all__ = ["command"]
 )
 @TOLERANCE
 @click.option(
+    "--workers",
+    metavar="N|URL",
+    help="Make cells in N processes, or on a cluster. dask://HOST:PORT is the scheduler of one. Each process "
+    "takes times while the others of the machine wait; one that dies costs one cell.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Give a cell up after S seconds. It is made in a process of its own.",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(0, min_open=True),
+    metavar="GIB",
+    help="Give a cell up that needs more memory. In GiB; it is made in a process of its own.",
+)
+@click.option(
     "--gate",
     "gates",
     multiple=True,
@@ -100,6 +119,12 @@ __all__ = ["command"]
     shell_complete=complete_strategy,
     help="Exit with 6 unless it is so much faster. The strategy, or without NAME the fastest one, has to "
     "be so many times as fast as the baseline, for each module on each device (may be repeated).",
+)
+@click.option(
+    "--cells",
+    metavar="OUT.jsonl",
+    help="Keep each cell, and go on from what is there. A line of JSON each, written when the cell is made: "
+    "a study that was stopped makes those that are missing. What failed with its process is made again.",
 )
 @click.option(
     "--html", metavar="OUT.html", help="Write one page with bars, tables and all figures."

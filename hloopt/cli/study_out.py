@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from hloopt.cli.outputs import hlo_text
 from hloopt.dataclass import dataclass
 from hloopt.driver.writing import is_folder, write_text
 from hloopt.errors import UsageError
@@ -17,19 +16,57 @@ from hloopt.errors import UsageError
 if TYPE_CHECKING:
     from hloopt.study.optimised import Optimised
 
-__all__ = ["Folder", "Keep", "check_folder", "check_page"]
+__all__ = ["AllNotes", "Folder", "Keep", "Noted", "Notes", "check_folder", "check_page"]
+
+Noted: TypeAlias = tuple[Sequence[str], str, str]
+"""The parts of a file's name, its end, and its text."""
 
 _ODD = re.compile(r"[^\w.+-]+")
 
 
-class Keep:
-    """Where optimised modules and their lock files go; this one keeps nothing."""
+class Notes:
+    """What optimised modules and their lock files are, for ``--out``; this one notes nothing."""
 
     def module(self, module: str, strategy: str, target: str | None, better: Optimised) -> None:
-        """Keep a module that was optimised for a target, None for what passes decide for by themselves."""
+        """Note a module that was optimised for a target, None for what passes decide for by themselves."""
 
     def kernels(self, module: str, strategy: str, device: str, lock: str) -> None:
-        """Keep which kernels ran on a device."""
+        """Note which kernels ran on a device."""
+
+    def taken(self) -> list[Noted]:
+        """What was noted since the last call: the parts of a file's name, its end, and its text."""
+        return []
+
+
+@dataclass
+class AllNotes(Notes):
+    """Notes all, as JSON values."""
+
+    _found: list[Noted] = field(default_factory=list)
+
+    def module(self, module: str, strategy: str, target: str | None, better: Optimised) -> None:
+        parts = (module, strategy, *([target] if target else []))
+        self._found.append((parts, ".hlo", better.module.to_text()))
+        if better.lock:
+            self._found.append((parts, ".lock.toml", better.lock))
+
+    def kernels(self, module: str, strategy: str, device: str, lock: str) -> None:
+        self._found.append(((module, strategy, device), ".kernels.toml", lock))
+
+    def taken(self) -> list[Noted]:
+        found, self._found = self._found, []
+        return found
+
+
+class Keep:
+    """Where what was noted goes; this one keeps nothing."""
+
+    def write(self, noted: Iterable[Noted]) -> None:
+        """Write files; one that is there already is replaced."""
+
+    def has(self, names: Iterable[tuple[Sequence[str], str]]) -> bool:
+        """Whether all files of these names are there, as an earlier run has written them."""
+        return True
 
     def texts(self, page: str) -> dict[tuple[str, ...], str]:
         """The paths of the modules from the folder of a page, by module, strategy and target."""
@@ -46,17 +83,13 @@ class Folder(Keep):
     _taken: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _texts: dict[tuple[str, ...], Path] = field(default_factory=dict)
 
-    def module(self, module: str, strategy: str, target: str | None, better: Optimised) -> None:
-        key = (module, strategy, *([target] if target else []))
-        stem = self._stem(*key)
-        write_text(f"{stem}.hlo", hlo_text(better.module), module)
-        self._texts[key] = Path(f"{stem}.hlo")
-        if better.lock:
-            write_text(f"{stem}.lock.toml", better.lock, module)
+    def write(self, noted: Iterable[Noted]) -> None:
+        for parts, end, text in noted:
+            write_text(str(self._path(parts, end)), text, parts[0])
 
-    def kernels(self, module: str, strategy: str, device: str, lock: str) -> None:
-        stem = self._stem(module, strategy, device)
-        write_text(f"{stem}.kernels.toml", lock, module)
+    def has(self, names: Iterable[tuple[Sequence[str], str]]) -> bool:
+        paths = [self._path(parts, end) for parts, end in names]
+        return all(path.is_file() for path in paths)
 
     def texts(self, page: str) -> dict[tuple[str, ...], str]:
         start = Path(page).resolve().parent
@@ -64,6 +97,13 @@ class Folder(Keep):
             key: os.path.relpath(path.resolve(), start).replace(os.sep, "/")
             for key, path in self._texts.items()
         }
+
+    def _path(self, parts: Sequence[str], end: str) -> Path:
+        key = tuple(parts)
+        path = Path(f"{self._stem(*key)}{end}")
+        if end == ".hlo":
+            self._texts[key] = path
+        return path
 
     def _stem(self, module: str, *parts: str) -> str:
         """The path without its end; names that would be the same file get a number."""

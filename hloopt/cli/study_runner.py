@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hloopt.cli.files import Input
-from hloopt.cli.study_out import Folder, Keep
+from hloopt.cli.files import Input, InputText
+from hloopt.cli.study_out import AllNotes, Notes
 from hloopt.dataclass import dataclass
 from hloopt.errors import (
     DeviceError,
@@ -36,16 +37,22 @@ if TYPE_CHECKING:
     from hloopt.study.optimised import Optimised
     from hloopt.study.plan import ModuleRow, Strategy, StudyPlan
     from hloopt.study.reference import StudyReference
+    from hloopt.study.turns import Turns
 
 __all__ = ["Studied", "StudyRunner"]
 
 
 @dataclass(frozen=True)
 class Studied:
-    """One module of a study: what was read, and what the study calls it."""
+    """One module of a study: what was read, from what, and what the study calls it."""
 
     row: ModuleRow
     found: Input
+    text: InputText
+
+    def inputs(self) -> Path | None:
+        """The arrays that belong to it: those of the study file, or what lies beside the module."""
+        return Path(self.row.inputs) if self.row.inputs else _beside(self.row.file)
 
 
 @dataclass
@@ -71,7 +78,8 @@ class StudyRunner:
     most_work   elements the interpreter may compute for a reference; None where nothing is to be compared
     rules       texts of ``--fusion-rule`` that count for all strategies
     seed        makes inputs, None where files beside the modules are to
-    keep        gets the optimised modules
+    keep        notes the optimised modules
+    turns       of processes that measure beside this one; None where it is alone
     """
 
     predictors: Mapping[str, Predictor]
@@ -79,12 +87,17 @@ class StudyRunner:
     most_work: int | None
     rules: Sequence[str] = ()
     seed: int | None = None
-    keep: Keep = field(default_factory=Keep)
+    keep: Notes = field(default_factory=Notes)
+    turns: Turns | None = None
     _at: _Module | None = None
 
     @classmethod
     def of(
-        cls, options: StudyOptions, plan: StudyPlan, predictors: Mapping[str, Predictor]
+        cls,
+        options: StudyOptions,
+        plan: StudyPlan,
+        predictors: Mapping[str, Predictor],
+        turns: Turns | None = None,
     ) -> StudyRunner:
         """For the options of a command; rules that strategies of the file name for themselves are theirs."""
         named = {text for one in plan.strategies for text in one.rules}
@@ -98,7 +111,8 @@ class StudyRunner:
             most if options.verify else None,
             [text for text in options.passes.fusion_rule if text not in named],
             options.seed,
-            Folder(Path(options.out)) if options.out is not None else Keep(),
+            Notes() if options.out is None else AllNotes(),
+            turns,
         )
 
     def cell(self, studied: Studied, strategy: Strategy, device: str) -> Cell:
@@ -119,21 +133,25 @@ class StudyRunner:
     def _cell(self, at: _Module, strategy: Strategy, device: str, empty: Cell) -> Cell:
         target = self._target(device)
         better = self._better(at, strategy, target)
-        again = (device, better.key if empty.way == "predicted" else better.text_key)
-        if again in at.first and not strategy.chooses_kernels:
-            same = at.first[again]
-            name = same.same_as or same.strategy
-            return replace(same, strategy=strategy.name, same_as=name, passes=better.seconds)
-        made = replace(empty, passes=better.seconds)
+        key = better.key if empty.way == "predicted" else better.text_key
+        made = replace(empty, passes=better.seconds, key="" if strategy.chooses_kernels else key)
+        if made.key and (device, key) in at.first:
+            same = at.first[device, key]
+            return replace(same, strategy=strategy.name, same_as=same.strategy, passes=made.passes)
         if empty.way == "predicted":
             cell = self._predicted(at, better, device, made)
-        elif device == "xla-cpu":
-            cell = self._by_xla(at, better, made)
         else:
-            cell = self._run(at, strategy, better, made)
-        if not strategy.chooses_kernels:
-            at.first.setdefault(again, cell)
+            alone = empty.way == "measured" and self.turns is not None
+            with self.turns.alone() if alone and self.turns else nullcontext():
+                cell = self._executed(at, strategy, better, made)
+        if made.key:
+            at.first[device, key] = cell
         return cell
+
+    def _executed(self, at: _Module, strategy: Strategy, better: Optimised, made: Cell) -> Cell:
+        if made.device == "xla-cpu":
+            return self._by_xla(at, better, made)
+        return self._run(at, strategy, better, made)
 
     def _target(self, device: str) -> str | None:
         """The device that passes decide for; None for the one they take by themselves."""
@@ -199,7 +217,7 @@ class StudyRunner:
     def _wanted(self, at: _Module) -> StudyReference:
         found, row = at.studied.found, at.studied.row
         if at.reference is None:
-            beside = Path(row.inputs) if row.inputs else _beside(row.file)
+            beside = at.studied.inputs()
             try:
                 at.reference = reference(
                     found.module, beside, self.seed, self.most_work, found.snapshot

@@ -22,6 +22,7 @@ from hloopt.study.devices import check_name, way_of
 from hloopt.study.plan import ModuleRow, StudyPlan
 from hloopt.study.study_file import named_strategies, read_study
 from hloopt.targets import find_target
+from hloopt.workers.pool import Workers
 
 __all__ = ["StudyOptions", "chosen_devices", "chosen_modules", "chosen_plan"]
 
@@ -33,7 +34,8 @@ _DEFAULT = ("O0", "O1", "O2", "O3")
 class StudyOptions:
     """What one study is to do; each field is the option of its name, and ``passes`` what else bears on passes.
 
-    ``seed`` is None where none is given.
+    ``seed`` is None where none is given.  ``workers`` is None where this process makes all cells; ``memory`` of
+    each is in GiB.
     """
 
     passes: PassOptions = field(default_factory=PassOptions)
@@ -52,6 +54,10 @@ class StudyOptions:
     gates: tuple[RatioGate, ...] = ()
     html: str | None = None
     out: str | None = None
+    cells: str | None = None
+    workers: Workers | None = None
+    timeout: float | None = None
+    memory: float | None = None
 
 
 def chosen_plan(options: StudyOptions) -> StudyPlan:

@@ -137,6 +137,8 @@ class Cell:
     problem  why there is no figure; ``code`` is the exit code of such an error, 0 where the device is missing
     passes   seconds that the passes took
     same_as  an earlier strategy of this module and device that gives the same module; empty where none does
+    key      equal for cells of a module and device that are of the same module after the passes; empty where
+             that is not all that decides
     """
 
     module: str
@@ -151,6 +153,7 @@ class Cell:
     code: int = 0
     passes: float = 0.0
     same_as: str = ""
+    key: str = ""
 
     @property
     def seconds(self) -> float | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field
 from fnmatch import fnmatchcase
+from hashlib import blake2b
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from hloopt.dataclass import dataclass
@@ -60,6 +62,17 @@ class Strategy:
         if target is None:
             return self.pipeline
         return Pipeline(aimed(self.pipeline.entries, target))
+
+    def digest(self) -> str:
+        """Equal for strategies that do the same, files that they name included."""
+        files = [text.partition(":")[0] for text in self.rules]
+        files += [self.lock.name] if self.lock is not None else []
+        parts = [self.name, self.text, str(self.pipeline), *self.rules, str(self.selection)]
+        found = blake2b("\0".join(parts).encode(), digest_size=6)
+        for path in map(Path, files):
+            if path.is_file():
+                found.update(path.read_bytes())
+        return found.hexdigest()
 
     @property
     def chooses_kernels(self) -> bool:

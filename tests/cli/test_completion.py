@@ -39,7 +39,7 @@ def test_classes_of_inputs_are_completed() -> None:
     assert [item.value for item in found] == ["infinite"]
 
 
-FREE = {"ARG=SHAPE", "N|RxP", "N|RxP|mpi", "FLAGS", "CMD"}
+FREE = {"ARG=SHAPE", "N|RxP", "N|URL", "N|RxP|mpi", "FLAGS", "CMD"}
 """Values that have no names: sizes, numbers, flags of XLA and commands of a shell."""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +15,8 @@ from hloopt import __version__
 from hloopt.cli.files import Input, InputText, each_input
 from hloopt.cli.given import given_tolerance, pass_options
 from hloopt.cli.json_out import write_json
-from hloopt.cli.study_out import check_folder, check_page
+from hloopt.cli.study_cells import CellMaker, Wanted, called
+from hloopt.cli.study_out import Folder, Keep, check_folder, check_page
 from hloopt.cli.study_runner import Studied, StudyRunner
 from hloopt.cli.study_setup import StudyOptions, chosen_devices, chosen_modules, chosen_plan
 from hloopt.cli.waiting import INTERRUPTED, interrupted, progress
@@ -25,12 +28,14 @@ from hloopt.report.study_gate import parse_gate
 from hloopt.report.study_page import study_page
 from hloopt.report.study_table import show_study
 from hloopt.runtime.tolerance import Tolerance
+from hloopt.study.cell_rows import with_first
 from hloopt.study.cells import Cell
 from hloopt.study.devices import way_of
+from hloopt.workers.pool import Workers, parse_workers
 
 if TYPE_CHECKING:
     from hloopt.report.study_gate import RatioGate, Reached
-    from hloopt.study.plan import ModuleRow, Strategy
+    from hloopt.study.plan import ModuleRow
 
 __all__ = ["execute"]
 
@@ -44,6 +49,7 @@ def execute(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     if ctx.get_parameter_source("seed") is ParameterSource.DEFAULT:
         given["seed"] = None
     given["gates"] = tuple(map(parse_gate, given["gates"]))
+    given["workers"] = _workers(**{name: given[name] for name in ("workers", "timeout", "memory")})
     options = StudyOptions(pass_options(), **given, **_recorded(given_tolerance()))
     plan = chosen_plan(options)
     modules = chosen_modules(files, plan, options)
@@ -51,9 +57,10 @@ def execute(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     check_folder(options.out)
     check_page(options.html, [text.path for text, _ in modules if text.path is not None])
     runner = StudyRunner.of(options, plan, predictors)
+    keep = Keep() if options.out is None else Folder(Path(options.out))
     found, rows, code = _read(modules)
     study = Study(plan.title, plan.baseline, [one.row for one in found], plan.strategies, devices)
-    _fill(study, found, runner)
+    _fill(study, found, CellMaker(options, runner, keep))
     verdicts = [(gate, gate.check(study)) for gate in options.gates]
     if as_json:
         gate_rows = [gate.json(reached) for gate, reached in verdicts]
@@ -63,9 +70,16 @@ def execute(ctx: click.Context, /, files: tuple[str, ...], as_json: bool, **give
     if options.html is not None:
         now = datetime.now().astimezone()
         made = f"Made by hloopt {__version__}, {now:%Y-%m-%d %H:%M}."
-        page = study_page(study, made, runner.keep.texts(options.html))
+        page = study_page(study, made, keep.texts(options.html))
         write_text(options.html, page, options.html)
     ctx.exit(_code(study, verdicts, code))
+
+
+def _workers(workers: str | None, timeout: float | None, memory: float | None) -> Workers | None:
+    """The workers that make the cells: one where only limits are given, None for this process itself."""
+    if workers is None:
+        return None if timeout is None and memory is None else 1
+    return parse_workers(workers)
 
 
 def _recorded(tolerance: Tolerance) -> dict[str, Any]:
@@ -84,8 +98,8 @@ def _read(
     code = 0
     for text, row in modules:
 
-        def step(read: Input, row: ModuleRow = row) -> dict[str, Any]:
-            found.append(Studied(row, read))
+        def step(read: Input, row: ModuleRow = row, text: InputText = text) -> dict[str, Any]:
+            found.append(Studied(row, read, text))
             return {"name": row.name, "module": read.module.name}
 
         more, status = each_input([text], step)
@@ -94,7 +108,7 @@ def _read(
     return found, rows, code
 
 
-def _fill(study: Study, found: Sequence[Studied], runner: StudyRunner) -> None:
+def _fill(study: Study, found: Sequence[Studied], maker: CellMaker) -> None:
     """Make all cells, the device innermost: those for which passes decide alike share their work."""
     wanted = [
         (one, strategy, device.name)
@@ -102,38 +116,31 @@ def _fill(study: Study, found: Sequence[Studied], runner: StudyRunner) -> None:
         for strategy in study.rows(one.row.name)
         for device in study.devices
     ]
-
-    def called(cell: tuple[Studied, Strategy, str]) -> str:
-        one, strategy, device = cell
-        return f"{one.row.name}, {strategy.name}, {device}"
-
+    made: dict[str, Cell] = {}
     try:
-        with progress(wanted, called) as each:
-            for one, strategy, device in each:
-                study.cells.append(runner.cell(one, strategy, device))
+        with (
+            progress(range(len(wanted)), lambda _: maker.doing) as each,
+            closing(maker.all(wanted)) as making,
+        ):
+            for _, (one, cell) in zip(each, making, strict=True):
+                made[called(one)] = cell
     except KeyboardInterrupt:
-        if not study.cells:
+        if not made:
             raise
-        interrupted(len(study.cells), len(wanted), "cells")
-        _leave_out(study, wanted[len(study.cells) :])
+        interrupted(len(made), len(wanted), "cells")
+        if maker.options.cells is not None:
+            click.echo(f"the same command goes on from {maker.options.cells}", err=True)
+        begun = {cell.module for cell in made.values()}
+        study.modules = [row for row in study.modules if row.name in begun]
+        wanted = [one for one in wanted if one[0].row.name in begun]
+    study.cells += with_first(made.get(called(one)) or _interrupted(one) for one in wanted)
 
 
-def _leave_out(study: Study, rest: Sequence[tuple[Studied, Strategy, str]]) -> None:
-    """Mark the cells that were not made, and leave out modules that have no others."""
-    begun = {cell.module for cell in study.cells}
-    study.modules = [row for row in study.modules if row.name in begun]
-    study.cells += [
-        Cell(
-            one.row.name,
-            strategy.name,
-            device,
-            way_of(device),
-            problem="interrupted",
-            code=INTERRUPTED,
-        )
-        for one, strategy, device in rest
-        if one.row.name in begun
-    ]
+def _interrupted(wanted: Wanted) -> Cell:
+    """The mark of a cell that was not made, in a module of which others were."""
+    one, strategy, device = wanted
+    problem, code = "interrupted", INTERRUPTED
+    return Cell(one.row.name, strategy.name, device, way_of(device), problem=problem, code=code)
 
 
 def _code(study: Study, verdicts: Sequence[tuple[RatioGate, Sequence[Reached]]], code: int) -> int:
