@@ -53,17 +53,17 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 
 corpus: $(VENV)/.installed-dev  ## everything in the folder HLOOPT_CORPUS names, resumable; writes tests/scoreboard.json
-	$(BIN)/python -m tests.corpus.score --jobs $(JOBS)
+	$(BIN)/python -m tests.corpus.score --workers $(JOBS)
 
 kernels: $(VENV)/.installed-dev  ## compile every generated kernel with NVRTC, no GPU needed: registers, spills, stack
-	$(BIN)/python -m tests.corpus.compile_kernels --jobs $(JOBS)
+	$(BIN)/python -m tests.corpus.compile_kernels --workers $(JOBS)
 
 slow: export OPENBLAS_NUM_THREADS ?= 1
 slow: $(VENV)/.installed-dev  ## what the suite leaves out: its other cases, property tests with more examples, emulated programs optimised
 	HLOOPT_SLOW=1 $(PYTEST) -n $(JOBS) -q -m slow
 
 emulate: $(VENV)/.installed-dev  ## every kernel of the corpus executed on the emulator, resumable; adds to the scoreboard
-	$(BIN)/python -m tests.corpus.score --emulated --jobs $(JOBS)
+	$(BIN)/python -m tests.corpus.score --emulated --workers $(JOBS)
 
 stablehlo: $(VENV)/.installed-dev  ## 67 programs of JAX in every form of StableHLO, and back (HLOOPT_XLA_PYTHON with JAX)
 	$(BIN)/python -m tests.frameworks.stablehlo_board --back
@@ -82,10 +82,10 @@ spmd: $(VENV)/.installed-dev  ## programs of the corpus for 8 devices on 4 proce
 	$(BIN)/python -m tests.corpus.spmd_board
 
 mutate-kernels: $(VENV)/.installed-dev  ## would the checks notice?  generated kernels with one line changed, resumable
-	$(BIN)/python -m tests.corpus.mutate_kernels --jobs $(JOBS)
+	$(BIN)/python -m tests.corpus.mutate_kernels --workers $(JOBS)
 
 reductions: $(VENV)/.installed-dev  ## how small failing programs of the corpus become, and how soon
-	$(BIN)/python -m tests.prover.reductions --jobs $(JOBS)
+	$(BIN)/python -m tests.prover.reductions --workers $(JOBS)
 
 prove: $(VENV)/.installed-dev  ## every rule of simplify proved by z3, with more steps than the tests have: minutes
 	HLOOPT_SLOW=1 $(PYTEST) -q tests/prover/test_rules_proved.py --timeout 900
@@ -94,20 +94,20 @@ first-difference: $(VENV)/.installed-dev  ## how often compare names the value t
 	$(BIN)/python -m tests.prover.measure_first_difference $(HLOOPT_CORPUS)/jax
 
 campaign-random campaign-mutations campaign-pipelines: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.campaigns.campaign $(@:campaign-%=%) --jobs $(JOBS)
+	$(BIN)/python -m tests.campaigns.campaign $(@:campaign-%=%) --workers $(JOBS)
 
 campaign-random:  ## random modules in random spelling by every executor, resumable; writes tests/campaigns.json
 campaign-mutations:  ## changed texts and protocol buffers: refused with a place, or the same results everywhere
 campaign-pipelines:  ## random pipelines of passes with random options: valid after each, the same results
 
 wrong-stages: $(VENV)/.installed-dev  ## would bisect notice?  single wrong rewrites in dumps of the corpus, resumable
-	$(BIN)/python -m tests.prover.wrong_stages --jobs $(JOBS)
+	$(BIN)/python -m tests.prover.wrong_stages --workers $(JOBS)
 
 stage-alarms: $(VENV)/.installed-dev  ## bisect XLA's own dumps of the corpus (HLOOPT_XLA_PYTHON): no stage may be blamed
-	$(BIN)/python -m tests.prover.stage_alarms --jobs $(JOBS)
+	$(BIN)/python -m tests.prover.stage_alarms --workers $(JOBS)
 
 baseline: $(VENV)/.installed-dev  ## what the product gives, recorded, or held against what was; BASELINE="--part samples"
-	$(BIN)/python -m tests.baseline.baseline check --jobs $(JOBS) $(BASELINE)
+	$(BIN)/python -m tests.baseline.baseline check --workers $(JOBS) $(BASELINE)
 
 bench: $(VENV)/.installed-dev  ## benchmarks: medians and ratios, never asserted
 	$(BIN)/python -m tests.benchmarks.bench

@@ -23,16 +23,17 @@ import platform
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any
 
+from hloopt.workers.pool import answers
+from hloopt.workers.process import Worker
+from hloopt.workers.records import TaskAnswer, WorkerTask
 from tests.baseline.baseline_child import Subject, work
 from tests.baseline.baseline_compare import Comparison, compare, report
 from tests.baseline.baseline_items import (
@@ -47,7 +48,6 @@ from tests.baseline.baseline_items import (
 from tests.baseline.baseline_store import Record, Store
 from tests.baseline.product_tokens import size
 from tests.corpus.store import digest
-from tests.corpus.worker import NoAnswer, Worker
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -70,7 +70,7 @@ class Chosen:
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     random: int = RANDOM
-    jobs: int = 1
+    workers: int = 1
     target: str = TARGET
     anew: bool = False
 
@@ -158,8 +158,7 @@ def record(store: Store, record: Record, chosen: Chosen, like: Record | None = N
     product = product_digest()
     record.begin({"product": product, "target": chosen.target, **machine()})
     known = [] if chosen.anew else [store.record(name) for name in store.names()]
-    waiting: Queue[tuple[Item, list[tuple[str, str]]]] = Queue()
-    total = 0
+    waiting: list[_Asked] = []
     for item in items(store, chosen):
         kinds = [
             kind
@@ -171,21 +170,17 @@ def record(store: Store, record: Record, chosen: Chosen, like: Record | None = N
         if not kinds:
             continue
         content = subject_digest(item.subject)
-        missing = []
         for kind in kinds:
             state = digest([], f"{product} {content} {chosen.target} {item.aspects(kind)}")
             if not _taken_over(record, known, (item.name, kind), state):
-                missing.append((kind, state))
-        if missing:
-            total += len(missing)
-            waiting.put((item, missing))
+                waiting.append(_Asked(item, kind, state))
     if chosen.wants("product", "product", "tokens"):
         key, state = ("product", "tokens"), digest([], product)
         if not _taken_over(record, known, key, state):
             row = {"item": key[0], "kind": key[1], "part": key[0], "state": state}
             record.add({**row, "found": size(), "cpu": 0.0})
-    if total:
-        _Run(store, record, chosen, waiting, total).all()
+    if waiting:
+        _ask(store, record, chosen, waiting)
 
 
 def _taken_over(record: Record, known: Sequence[Record], key: tuple[str, str], state: str) -> bool:
@@ -198,72 +193,59 @@ def _taken_over(record: Record, known: Sequence[Record], key: tuple[str, str], s
     return False
 
 
-class _Run:
-    """Processes that answer, and a line that says how far they are."""
+@dataclass(frozen=True)
+class _Asked:
+    """A row to be made: what is asked of an item, and the state that the answers are of."""
 
-    def __init__(
-        self,
-        store: Store,
-        record: Record,
-        chosen: Chosen,
-        waiting: Queue[tuple[Item, list[tuple[str, str]]]],
-        total: int,
-    ) -> None:
-        self.store, self.record, self.chosen = store, record, chosen
-        self.waiting, self.total = waiting, total
-        self.done = 0
-        self.cpu: Counter[tuple[str, str]] = Counter()
-        self._lock = threading.Lock()
+    item: Item
+    kind: str
+    state: str
 
-    def all(self) -> None:
-        """Empty the queue."""
-        with ThreadPoolExecutor(self.chosen.jobs) as pool:
-            for finished in [pool.submit(self._answers) for _ in range(self.chosen.jobs)]:
-                finished.result()  # a defect of this script must not pass for a result
-        print(file=sys.stderr)
-        for (part, kind), seconds in sorted(self.cpu.items()):
-            print(f"{part:<18} {kind:<9} {seconds:>9.1f} s of the processor", file=sys.stderr)
+    def tasks(self) -> Iterator[WorkerTask]:
+        """A question for each aspect; those of an item are of one worker."""
+        for word in self.item.aspects(self.kind):
+            question = [asdict(self.item.subject), [self.kind, *word.split()]]
+            key = f"{self.item.name} {self.kind} {word}"
+            yield WorkerTask(key, question, self.item.name)
 
-    def _answers(self) -> None:
-        command = (
-            sys.executable,
-            "-m",
-            "tests.baseline.baseline",
-            "work",
-            "--target",
-            self.chosen.target,
-        )
-        cache = {"HLOOPT_CACHE_DIR": str(self.store.folder / "compiled")}
-        worker = Worker(command, WAIT, os.environ | _QUIET | cache)
-        try:
-            while True:
-                try:
-                    item, missing = self.waiting.get_nowait()
-                except Empty:
-                    return
-                for kind, state in missing:
-                    self._row(worker, item, kind, state)
-        finally:
-            worker.close()
 
-    def _row(self, worker: Worker, item: Item, kind: str, state: str) -> None:
-        found, seconds = {}, 0.0
-        for word in item.aspects(kind):
-            try:
-                answer = worker.ask([asdict(item.subject), [kind, *word.split()]])
-            except NoAnswer as reason:
-                found[word] = f"no answer: {reason}"
-                continue
-            self.store.keep(answer["texts"])
-            found[word] = answer["value"]
-            seconds += answer["cpu"]
-        row = {"item": item.name, "kind": kind, "part": item.part, "state": state}
-        self.record.add({**row, "found": found, "cpu": round(seconds, 2)})
-        with self._lock:
-            self.done += 1
-            self.cpu[item.part, kind] += seconds
-            line = f"{self.done}/{self.total} {item.name} {kind}"
-            print(f"\r{line:<79.79}", end="", file=sys.stderr, flush=True)
+def _ask(store: Store, record: Record, chosen: Chosen, waiting: Sequence[_Asked]) -> None:
+    """Let workers answer, and say how far they are."""
+    asks = ("-m", "tests.baseline.baseline", "work", "--target", chosen.target)
+    cache = {"HLOOPT_CACHE_DIR": str(store.folder / "compiled")}
+    make = partial(Worker, (sys.executable, *asks), WAIT, os.environ | _QUIET | cache)
+    of_key = {task.key: (one, task) for one in waiting for task in one.tasks()}
+    found: dict[_Asked, dict[str, TaskAnswer]] = {one: {} for one in waiting}
+    cpu: Counter[tuple[str, str]] = Counter()
+    done = 0
+    for answer in answers([task for _, task in of_key.values()], make, chosen.workers):
+        one, _ = of_key[answer.task.key]
+        got = found[one]
+        got[answer.task.key] = answer
+        if len(got) < len(one.item.aspects(one.kind)):
+            continue
+        row = _row(store, one, [got[task.key] for task in one.tasks()])
+        record.add(row)
+        done += 1
+        cpu[one.item.part, one.kind] += row["cpu"]
+        line = f"{done}/{len(waiting)} {one.item.name} {one.kind}"
+        print(f"\r{line:<79.79}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    for (part, kind), seconds in sorted(cpu.items()):
+        print(f"{part:<18} {kind:<9} {seconds:>9.1f} s of the processor", file=sys.stderr)
+
+
+def _row(store: Store, one: _Asked, given: Sequence[TaskAnswer]) -> Row:
+    found, seconds = {}, 0.0
+    for word, answer in zip(one.item.aspects(one.kind), given, strict=True):
+        if answer.failure is not None:
+            found[word] = f"no answer: {answer.failure}"
+            continue
+        store.keep(answer.value["texts"])
+        found[word] = answer.value["value"]
+        seconds += answer.value["cpu"]
+    row = {"item": one.item.name, "kind": one.kind, "part": one.item.part, "state": one.state}
+    return {**row, "found": found, "cpu": round(seconds, 2)}
 
 
 # ---- what is shown ----------------------------------------------------------------------------------------------
@@ -332,7 +314,7 @@ def _parser() -> argparse.ArgumentParser:
         "--item", action="append", default=[], metavar="PATTERN", help="samples/ad*"
     )
     shared.add_argument("--random", type=int, default=RANDOM, metavar="N", help="random modules")
-    shared.add_argument("--jobs", type=int, default=1)
+    shared.add_argument("--workers", type=int, default=1)
     shared.add_argument("--target", default=TARGET, help="the GPU that plans are made for")
     shared.add_argument("--store", type=Path, default=STORE, help="default: .corpus/baseline")
     shared.add_argument("--name", help="of the record, where it is not the commit's")
@@ -361,7 +343,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         work(options.target, MEMORY, SECONDS)
         return 0
     chosen = Chosen(
-        tuple(options.part), tuple(options.only), tuple(options.item), options.random, options.jobs, options.target, options.anew
+        tuple(options.part), tuple(options.only), tuple(options.item), options.random, options.workers, options.target, options.anew
     )  # fmt: skip
     store = Store(options.store)
     try:

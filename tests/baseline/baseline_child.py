@@ -15,10 +15,7 @@ says what is not asked because it would take too long, ``failed: `` is a defect.
 
 from __future__ import annotations
 
-import json
 import resource
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +36,8 @@ from hloopt.kernels.selection import KernelSelection
 from hloopt.report.plan import plan_text
 from hloopt.runtime.inputs import generate_all, load_all_inputs
 from hloopt.runtime.program import DeviceOptions
+from hloopt.workers.records import WorkerLimits
+from hloopt.workers.serving import serve
 from tests.baseline.machine_code import instruction_counts
 from tests.corpus.compile_kernels import written
 from tests.corpus.native_stages import MOST_SOURCE, MOST_WORK
@@ -253,14 +252,13 @@ def work(target: str, memory: int, seconds: int) -> None:
 
     It may take ``memory`` bytes, and ``seconds`` of the processor for an answer; then it ends.
     """
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    examined: Examined | None = None
-    for line in sys.stdin:
-        fields, aspect = json.loads(line)
+    kept: list[Examined] = []
+
+    def answered(question: list[Any]) -> dict[str, Any]:
+        fields, aspect = question
         subject = Subject(**fields)
-        if examined is None or examined.subject != subject:
-            examined = Examined(subject)
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # the signal ends the process
-        found = answer(examined, aspect, target)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(found), flush=True)
+        if not kept or kept[0].subject != subject:
+            kept[:] = [Examined(subject)]
+        return answer(kept[0], aspect, target)
+
+    serve(answered, WorkerLimits(memory=memory, processor=seconds))

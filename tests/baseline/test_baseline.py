@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hloopt.backends.nvrtc import compile_cuda
+from hloopt.workers.records import NoAnswer
 from tests.baseline import baseline
 from tests.baseline.baseline_child import Examined, Subject, answer, array_digest, text_digest
 from tests.baseline.baseline_compare import Comparison, compare, report
@@ -312,7 +313,7 @@ def test_a_state_that_is_known_is_not_asked_again(
     def ask(_worker: baseline.Worker, task: tuple[Any, list[str]]) -> dict[str, Any]:
         asked.append(task[1])
         if task[1][1] == "cpu":
-            raise baseline.NoAnswer("the process died")
+            raise NoAnswer("the process died")
         return {"value": "ab", "texts": {"ab": "text"}, "cpu": 0.1}
 
     monkeypatch.setattr(baseline.Worker, "ask", ask)

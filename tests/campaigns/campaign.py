@@ -16,17 +16,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.corpus.worker import NoAnswer, Worker
+from hloopt.workers.pool import answers
+from hloopt.workers.process import Worker
+from hloopt.workers.records import TaskAnswer, WorkerLimits, WorkerTask
+from hloopt.workers.serving import serve
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -40,7 +41,6 @@ SECONDS = 60  # of processor time that a case may take
 WAIT = 300.0
 MEMORY = 8 << 30
 Row = dict[str, Any]
-_LOCAL = threading.local()
 
 
 def empty() -> Row:
@@ -114,40 +114,39 @@ def _place(error: BaseException) -> str:
 
 def work(name: str) -> None:
     """The child: a number a line in, an answer a line out."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # the signal ends the process
-        answer = judged(name, int(line))
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(answer), flush=True)
+    serve(partial(judged, name), WorkerLimits(memory=MEMORY, processor=SECONDS))
 
 
 # ---- the run ------------------------------------------------------------------------------------------------
 
 
 def worker(name: str) -> Worker:
-    """This thread's child."""
-    if not hasattr(_LOCAL, "worker"):
-        command = (sys.executable, "-m", "tests.campaigns.campaign", name, "--worker")
-        cache = {"HLOOPT_CACHE_DIR": str(ROOT / ".corpus" / "compiled")}
-        _LOCAL.worker = Worker(command, WAIT, os.environ | cache)
-    return _LOCAL.worker  # type: ignore[no-any-return]
+    """A child."""
+    command = (sys.executable, "-m", "tests.campaigns.campaign", name, "--worker")
+    cache = {"HLOOPT_CACHE_DIR": str(ROOT / ".corpus" / "compiled")}
+    return Worker(command, WAIT, os.environ | cache)
 
 
-def answer_of(name: str, index: int) -> Row:
-    """What a child says of a case."""
-    try:
-        return dict(worker(name).ask(index))
-    except NoAnswer as reason:
-        return {"outcome": f"failed: {reason}", "opcodes": []}
+def answered(
+    name: str, indices: Sequence[int], workers: int
+) -> Generator[tuple[int, Row], None, None]:
+    """The answers to cases, in their order, whoever answers first."""
+    tasks = [WorkerTask(str(index), index) for index in indices]
+    early: dict[int, TaskAnswer] = {}
+    wanted = iter(indices)
+    next_index = next(wanted, None)
+    with closing(answers(tasks, partial(worker, name), workers)) as found:
+        for answer in found:
+            early[answer.task.payload] = answer
+            while next_index in early:
+                yield next_index, _row(early.pop(next_index))
+                next_index = next(wanted, None)
 
 
-def answers(
-    name: str, indices: Iterable[int], pool: ThreadPoolExecutor
-) -> Iterator[tuple[int, Row]]:
-    """Answers in the order of the cases."""
-    asked = list(indices)
-    yield from zip(asked, pool.map(lambda index: answer_of(name, index), asked), strict=True)
+def _row(answer: TaskAnswer) -> Row:
+    if answer.failure is not None:
+        return {"outcome": f"failed: {answer.failure}", "opcodes": []}
+    return dict(answer.value)
 
 
 def keep_finding(name: str, index: int, what: str) -> None:
@@ -161,24 +160,26 @@ def keep_finding(name: str, index: int, what: str) -> None:
     (folder / "case.hlo").write_bytes(text.encode("utf-8", "surrogatepass"))
 
 
-def run(name: str, count: int | None, jobs: int, board: Path = BOARD) -> Row:
+def run(name: str, count: int | None, workers: int, board: Path = BOARD) -> Row:
     """Ask findings again, then go on; the scoreboard is written after each block."""
     whole = json.loads(board.read_text()) if board.exists() else {}
     row: Row = empty() | whole.get(name, {})
-    with ThreadPoolExecutor(jobs) as pool:
-        for index, answer in answers(name, map(int, list(row["findings"])), pool):
-            asked_again(row, index, answer)
-        last = None if count is None else row["next"] + count
-        while (not is_done(row)) if last is None else row["next"] < last:
-            start = row["next"]
-            stop = start + BLOCK if last is None else min(start + BLOCK, last)
-            for index, answer in answers(name, range(start, stop), pool):
+    for index, answer in answered(name, list(map(int, row["findings"])), workers):
+        asked_again(row, index, answer)
+    last = None if count is None else row["next"] + count
+    while (not is_done(row)) if last is None else row["next"] < last:
+        stop = row["next"] + IN_A_ROW if last is None else last
+        with closing(answered(name, range(row["next"], stop), workers)) as found:
+            for index, answer in found:
                 add(row, index, answer)
                 if answer["outcome"].startswith("failed"):
                     keep_finding(name, index, answer["outcome"])
                     print(f"\n{name} {index}: {answer['outcome']!a}", file=sys.stderr)
-            write(board, name, row)
-            print(f"\r{summary(name, row)}", end="", file=sys.stderr)
+                if row["next"] % BLOCK == 0:
+                    write(board, name, row)
+                    print(f"\r{summary(name, row)}", end="", file=sys.stderr)
+                    if last is None and is_done(row):
+                        break
     write(board, name, row)
     print(file=sys.stderr)
     return row
@@ -202,7 +203,7 @@ def main() -> int:
     parser.add_argument("--index", type=int, metavar="N")
     parser.add_argument("--judge", type=int, metavar="N")
     parser.add_argument("--count", type=int, metavar="N")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -217,7 +218,7 @@ def main() -> int:
     if options.judge is not None:
         print(campaign.judge(options.judge).outcome)
         return 0
-    row = run(options.name, options.count, options.jobs)
+    row = run(options.name, options.count, options.workers)
     print(summary(options.name, row))
     for index, what in row["findings"].items():
         print(f"{index}: {what}")

@@ -50,10 +50,11 @@ from hloopt.rewrite.spec import pass_text
 from hloopt.runtime.judge import judged
 from hloopt.targets import names as target_names
 from hloopt.types import DTYPES, ArrayShape, leaves
+from hloopt.workers.process import Worker
+from hloopt.workers.records import NoAnswer
 from tests.campaigns.campaign_modules import OPCODES, campaign_module
 from tests.corpus.judge import check_place, round_trip
 from tests.corpus.mutate import TOKENS, Mutator
-from tests.corpus.worker import NoAnswer, Worker
 from tests.helpers.respell import respell
 from tests.oracle.oracle import CHILD, available, python
 from tests.oracle.xla_child import stored

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 import hloopt
+from hloopt.workers.records import NoAnswer
 from tests.campaigns import campaign, campaign_checks
 from tests.campaigns.campaign_checks import CAMPAIGNS, Answer
 from tests.campaigns.campaign_modules import OPCODES, campaign_module, forms
@@ -87,12 +88,19 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     """In blocks, in the order of the cases, whoever answers first; findings are written down."""
     asked = []
 
-    def answer(name: str, index: int) -> campaign.Row:
-        asked.append(index)
-        word = "failed: broken" if index == 3 else "equal"
-        return {"outcome": word, "opcodes": [] if index == 3 else ["add"]}
+    class Answering:
+        def ask(self, index: int) -> campaign.Row:
+            asked.append(index)
+            if index == 3:
+                raise NoAnswer("broken")
+            return {"outcome": "equal", "opcodes": ["add"]}
 
-    monkeypatch.setattr(campaign, "answer_of", answer)
+        def stop(self) -> None:
+            """Nothing waits."""
+
+        close = stop
+
+    monkeypatch.setattr(campaign, "worker", lambda name: Answering())
     monkeypatch.setattr(campaign, "FINDINGS", tmp_path / "findings")
     board = tmp_path / "board.json"
     campaign.run("random", 5, 2, board)

@@ -1,6 +1,6 @@
 """Every generated kernel compiled with NVRTC, on any machine: registers, spills, stack frames, seconds.
 
-    python -m tests.corpus.compile_kernels [--arch sm_90]... [--flags verify] [--jobs N] [FILE...]
+    python -m tests.corpus.compile_kernels [--arch sm_90]... [--flags verify] [--workers N] [FILE...]
 
 Without files: the samples, and the corpus where HLOOPT_CORPUS names it (its programs before optimisation, and as
 XLA fused them).  A program is compiled as it is given and, unless XLA fused it, after -O2 and after -O3, where
@@ -310,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("--arch", action="append", help=f"default: {', '.join(ARCHITECTURES)}")
     parser.add_argument("--flags", choices=sorted(FLAGS), default="verify")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     architectures, flags = options.arch or ARCHITECTURES, FLAGS[options.flags]
     try:
@@ -326,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     wrong: list[str] = []
     start = time.perf_counter()
-    with ThreadPoolExecutor(options.jobs) as pool:
+    with ThreadPoolExecutor(options.workers) as pool:
         for path, is_fused, must in _files(options.files):
             for row in _rows(path, is_fused, architectures, flags, pool):
                 _print(row, architectures)

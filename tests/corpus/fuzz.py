@@ -14,20 +14,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import signal
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
+from hloopt.workers.pool import answers
+from hloopt.workers.process import Worker
+from hloopt.workers.records import WorkerLimits, WorkerTask
+from hloopt.workers.row_file import RowFile
+from hloopt.workers.serving import serve
 from tests.corpus.mutate import Mutator
-from tests.corpus.store import digest, rows
-from tests.corpus.worker import NoAnswer, Worker
+from tests.corpus.store import digest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -64,21 +65,19 @@ def judged(mutator: Mutator, index: int, tick: Callable[[], object] = lambda: No
 
 def work(seed: int) -> None:
     """The child: a number a line in, an outcome a line out."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     mutator = Mutator(sources(), seed)
 
     def tick() -> None:
-        # The signal ends the process: a loop inside of a library would never come to a handler.
+        # A step has its own time; the signal ends the process.
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
 
-    for line in sys.stdin:
-        tick()
+    def outcome(index: int) -> str:
         try:
-            outcome = judged(mutator, int(line), tick)
+            return judged(mutator, index, tick)
         except Exception as error:  # noqa: BLE001 - a crash is what this looks for
-            outcome = f"failed: {_place(error)}{type(error).__name__}: {str(error)[:300]}"
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(outcome), flush=True)
+            return f"failed: {_place(error)}{type(error).__name__}: {str(error)[:300]}"
+
+    serve(outcome, WorkerLimits(memory=MEMORY, processor=SECONDS))
 
 
 def _place(error: Exception) -> str:
@@ -98,54 +97,40 @@ def key(package: str, seed: int) -> str:
     return digest(own, "\0".join([package, str(seed), *sources()]))
 
 
-def fuzz(package: str, total: int = COUNT, seed: int = SEED, jobs: int = 1) -> dict[str, Any]:
+def fuzz(package: str, total: int = COUNT, seed: int = SEED, workers: int = 1) -> dict[str, Any]:
     """``{"counts": outcome -> number, "broken": number -> what happened}``; kept block by block."""
     CACHE.mkdir(exist_ok=True)
-    store = CACHE / f"fuzz-{key(package, seed)}.jsonl"
-    found = {row["block"]: row for row in rows(store) if row["block"] + BLOCK <= total}
-    blocks = [start for start in range(0, total, BLOCK) if start not in found]
-    lock, finished, pending = Lock(), count(len(found) + 1), iter(blocks)
-
-    def run() -> None:
-        command = (sys.executable, "-m", "tests.corpus.fuzz", "--worker", "--seed", str(seed))
-        worker = Worker(command, WAIT)
-        while True:
-            with lock:
-                start = next(pending, None)
-            if start is None:
-                break
-            row = _block(worker, start, min(start + BLOCK, total))
-            with lock, store.open("a") as out:
-                found[start] = row
-                out.write(json.dumps(row) + "\n")
-                print(f"\r{next(finished) * BLOCK}/{total} damaged", end="", file=sys.stderr)
-        worker.close()
-
-    with ThreadPoolExecutor(jobs) as pool:
-        for one in [pool.submit(run) for _ in range(jobs)]:
-            one.result()
+    command = (sys.executable, "-m", "tests.corpus.fuzz", "--worker", "--seed", str(seed))
+    with RowFile(CACHE / f"fuzz-{key(package, seed)}.jsonl", "damaged texts", {}) as file:
+        found = [row for row in file.rows.values() if row["block"] + BLOCK <= total]
+        known = {row["block"] for row in found}
+        wanted = [index for index in range(total) if index // BLOCK * BLOCK not in known]
+        tasks = [WorkerTask(str(index), index, str(index // BLOCK)) for index in wanted]
+        outcomes: dict[int, dict[int, str]] = defaultdict(dict)
+        for answer in answers(tasks, partial(Worker, command, WAIT), workers):
+            index = answer.task.payload
+            start = index // BLOCK * BLOCK
+            outcomes[start][index] = (
+                str(answer.value) if answer.failure is None else f"failed: {answer.failure}"
+            )
+            if len(outcomes[start]) == min(BLOCK, total - start):
+                row = _block(start, outcomes.pop(start))
+                file.add(str(start), row)
+                found.append(row)
+                print(f"\r{len(found) * BLOCK}/{total} damaged", end="", file=sys.stderr)
     print(file=sys.stderr)
     counts: Counter[str] = Counter()
     broken: dict[str, str] = {}
-    for row in found.values():
+    for row in found:
         counts.update(row["counts"])
         broken |= row["broken"]
     return {"counts": dict(counts), "broken": broken}
 
 
-def _block(worker: Worker, start: int, stop: int) -> dict[str, Any]:
-    counts: Counter[str] = Counter()
-    broken = {}
-    for index in range(start, stop):
-        try:
-            outcome = str(worker.ask(index))
-        except NoAnswer as reason:
-            outcome = f"failed: {reason}"
-        word = outcome.split(":")[0]
-        counts[word] += 1
-        if word == "failed":
-            broken[str(index)] = outcome
-    return {"block": start, "counts": dict(counts), "broken": broken}
+def _block(start: int, outcomes: dict[int, str]) -> dict[str, Any]:
+    words = {index: outcome.split(":")[0] for index, outcome in outcomes.items()}
+    broken = {str(index): outcomes[index] for index in sorted(outcomes) if words[index] == "failed"}
+    return {"block": start, "counts": dict(Counter(words.values())), "broken": broken}
 
 
 def main() -> int:
@@ -157,7 +142,7 @@ def main() -> int:
     parser.add_argument("--judge", type=int, metavar="N")
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -173,7 +158,7 @@ def main() -> int:
         return 0
     from tests.corpus.score import package_key
 
-    results = fuzz(package_key(), options.count, options.seed, options.jobs)
+    results = fuzz(package_key(), options.count, options.seed, options.workers)
     for index, what in sorted(results["broken"].items(), key=lambda item: int(item[0])):
         print(f"{index}: {what}")
     print(json.dumps(results["counts"]))

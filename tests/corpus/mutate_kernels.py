@@ -1,6 +1,6 @@
 """Would the checks notice a wrong kernel?  Generated CUDA C with one line changed, run on the emulator.
 
-    python -m tests.corpus.mutate_kernels [--count N] [--seed N] [--seconds N] [--jobs 1|2] [--fresh] [PATTERN]
+    python -m tests.corpus.mutate_kernels [--count N] [--seed N] [--seconds N] [--workers N] [--fresh] [PATTERN]
 
 Each mutant of a kernel runs inside its program.  It is caught by what a user has: check mode finds something, a
 kernel's results are not the interpreter's, or another order of blocks and threads gives other bits.
@@ -15,15 +15,14 @@ The run goes on where it was stopped; rows are kept in .corpus/mutations.jsonl.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
@@ -49,9 +48,13 @@ from hloopt.runtime.inputs import generate
 from hloopt.runtime.judge import judged
 from hloopt.runtime.trial_inputs import TRIALS, trial_inputs
 from hloopt.targets import find_target
+from hloopt.workers.pool import answers
+from hloopt.workers.process import Worker
+from hloopt.workers.records import WorkerTask
+from hloopt.workers.row_file import RowFile
+from hloopt.workers.serving import serve
 from tests.corpus.mutation_subjects import SUBJECTS, Subject
 from tests.corpus.mutations import Mutation, kernel_texts, sample
-from tests.corpus.store import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -321,31 +324,31 @@ def _key(subject: str, source: str, mutation: tuple[str, Mutation]) -> str:
     return blake2b(told.encode(), digest_size=10).hexdigest()
 
 
-def _work(number: int, count: int, seed: int, done: frozenset[str], until: float) -> list[Any]:
-    """The rows of one subject; those that are kept already are left out."""
+def _work(question: dict[str, Any]) -> dict[str, Any]:
+    """The keys of the mutants of one subject, and their rows; those that are kept already are left out."""
+    number, done = question["subject"], set(question["done"])
     subject = SUBJECTS[number]
     program = program_of(subject)
     texts = kernel_texts(program.source)
     wanted = [
         (_key(subject.name, texts[mutation[0]], mutation), mutation)
-        for mutation in sample(texts, count, seed + number)
+        for mutation in sample(texts, question["count"], question["seed"] + number)
     ]
     todo = [(key, mutation) for key, mutation in wanted if key not in done]
-    made: list[Any] = [("wanted", [key for key, _ in wanted])]
+    made: dict[str, dict[str, str]] = {}
     for at in range(0, len(todo), _AT_ONCE):
-        if time.time() > until:
+        if time.time() > question["until"]:
             break
         part = todo[at : at + _AT_ONCE]
         keys = {mutation: key for key, mutation in part}
         for row in judge(subject, program, [mutation for _, mutation in part]):
             (key,) = [k for (_, m), k in keys.items() if m is row.mutation]
-            made.append((key, row))
-    return made
+            made[key] = _row(row)
+    return {"wanted": [key for key, _ in wanted], "made": made}
 
 
-def _row(key: str, judged: Judged) -> dict[str, str]:
+def _row(judged: Judged) -> dict[str, str]:
     return {
-        "key": key,
         "subject": judged.subject,
         "kernel": judged.kernel,
         "kind": judged.mutation.kind,
@@ -387,31 +390,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=14, help="mutants of each subject")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=3600.0, help="no new batch after so long")
-    parser.add_argument("--jobs", type=int, default=2, choices=(1, 2))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--fresh", action="store_true", help="forget what was kept")
     given = parser.parse_args(arguments)
+    if given.worker:
+        serve(_work)
+        return 0
     STORE.parent.mkdir(exist_ok=True)
     if given.fresh:
         STORE.unlink(missing_ok=True)
-    kept = {row["key"]: row for row in rows(STORE)}
-    chosen = [at for at, subject in enumerate(SUBJECTS) if given.pattern in subject.name]
-    until = time.time() + given.seconds
+    asked = {"count": given.count, "seed": given.seed, "until": time.time() + given.seconds}
     wanted: set[str] = set()
-    with ProcessPoolExecutor(given.jobs) as pool, STORE.open("a") as store:
-        told = frozenset(kept)
-        waiting = {
-            pool.submit(_work, at, given.count, given.seed, told, until): at for at in chosen
-        }
-        for done in as_completed(waiting):
-            for key, value in done.result():
-                if key == "wanted":
-                    wanted |= set(value)
-                    continue
-                kept[key] = _row(key, value)
-                store.write(json.dumps(kept[key]) + "\n")
-            store.flush()
-            print(f"{SUBJECTS[waiting[done]].name}: done", flush=True)
-    found = [row for key, row in kept.items() if key in wanted]
+    command = (sys.executable, "-m", "tests.corpus.mutate_kernels", "--worker")
+    with RowFile(STORE, "mutants of kernels", {}) as file:
+        tasks = [
+            WorkerTask(subject.name, {**asked, "subject": at, "done": list(file.rows)})
+            for at, subject in enumerate(SUBJECTS)
+            if given.pattern in subject.name
+        ]
+        for answer in answers(tasks, partial(Worker, command, None), given.workers):
+            if answer.failure is not None:
+                raise RuntimeError(f"{answer.task.key}: {answer.failure}")
+            wanted |= set(answer.value["wanted"])
+            for key, row in answer.value["made"].items():
+                file.add(key, row)
+            print(f"{answer.task.key}: done", flush=True)
+        found = [row for key, row in file.rows.items() if key in wanted]
     left = len(wanted) - len(found)
     part = _report(found)
     if left:

@@ -11,7 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.corpus.worker import NoAnswer, Worker
+from hloopt.workers.process import Worker
+from hloopt.workers.records import NoAnswer
 from tests.oracle.oracle import CHILD, python
 
 __all__ = ["NOT_ITS_OWN", "reread", "xla_worker"]

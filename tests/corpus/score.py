@@ -13,15 +13,16 @@ import argparse
 import json
 import os
 import sys
-import threading
 from collections import Counter, defaultdict
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
-from queue import Empty, Queue
-from tempfile import TemporaryDirectory
-from typing import Any, TextIO
+from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any
 
+from hloopt.workers.pool import answers
+from hloopt.workers.process import Worker
+from hloopt.workers.records import NoAnswer, WorkerTask
+from hloopt.workers.row_file import RowFile
+from hloopt.workers.serving import serve
 from tests.corpus import (
     beside,
     fusion_stages,
@@ -41,8 +42,7 @@ from tests.corpus.parts import (
 )
 from tests.corpus.reread import reread, xla_worker
 from tests.corpus.stages import GOLDEN_STAGES
-from tests.corpus.store import digest, rows
-from tests.corpus.worker import NoAnswer, Worker
+from tests.corpus.store import digest
 from tests.oracle.oracle import available
 
 HERE = Path(__file__).resolve().parent
@@ -90,12 +90,12 @@ def work() -> None:
     """The child: read ``{"path", "stages", "printed", "emitted"}`` lines, answer one outcome a line."""
     from tests.corpus.stages import examine
 
-    for line in sys.stdin:
-        task = json.loads(line)
+    def outcome(task: dict[str, Any]) -> dict[str, str]:
         printed = Path(task["printed"]) if task["printed"] else None
         emitted = Path(task["emitted"]) if task["emitted"] else None
-        outcome = examine(Path(task["path"]), tuple(task["stages"]), printed, emitted)
-        print(json.dumps(outcome), flush=True)
+        return examine(Path(task["path"]), tuple(task["stages"]), printed, emitted)
+
+    serve(outcome)
 
 
 class Examiner:
@@ -109,6 +109,10 @@ class Examiner:
         self.xla = xla_worker()
         self.printed = folder / "printed.hlo"
         self.emitted = folder / "emitted.hlo"
+
+    def ask(self, task: Task) -> dict[str, str]:
+        """The outcome, which names what went wrong: no task is without one."""
+        return self.outcome(task)
 
     def outcome(self, task: Task) -> dict[str, str]:
         """Stage -> what came of it."""
@@ -137,6 +141,11 @@ class Examiner:
             outcome["refused"] += f"; XLA says: {task.said}"
         return outcome
 
+    def stop(self) -> None:
+        """Let what is being examined fail."""
+        self.hloopt.stop()
+        self.xla.stop()
+
     def close(self) -> None:
         """End the processes."""
         self.hloopt.close()
@@ -149,45 +158,30 @@ def belongs(part: str, only: str) -> bool:
 
 
 def examine_all(
-    wanted: list[Task], jobs: int, only: str = ""
+    wanted: list[Task], workers: int, only: str = ""
 ) -> dict[str, dict[str, dict[str, str]]]:
     """Part -> file name -> outcome of what is wanted, from the cache where it is still true; ``only`` as ``belongs`` has it."""
     CACHE.mkdir(exist_ok=True)
-    store = CACHE / f"{package_key()}.jsonl"
-    known = {row["key"]: row["outcome"] for row in rows(store)}
-    waiting: Queue[tuple[Task, str]] = Queue()
     results: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
-    for task in wanted:
-        if not belongs(task.part, only):
-            continue
-        key = file_key(task)
-        if key in known:
-            results[task.part][task.name] = known[key]
-        else:
-            waiting.put((task, key))
-    total, finished_count, lock = waiting.qsize(), count(1), threading.Lock()
-
-    def run(out: TextIO) -> None:
-        with TemporaryDirectory() as folder:
-            examiner = Examiner(Path(folder))
-            while True:
-                try:
-                    task, key = waiting.get_nowait()
-                except Empty:
-                    break
-                outcome = examiner.outcome(task)
-                with lock:
-                    results[task.part][task.name] = outcome
-                    out.write(json.dumps({"key": key, "outcome": outcome}) + "\n")
-                    out.flush()
-                    print(
-                        f"\r{next(finished_count)}/{total} {task.part:<20}", end="", file=sys.stderr
-                    )
-            examiner.close()
-
-    with store.open("a") as out, ThreadPoolExecutor(jobs) as pool:
-        for finished in [pool.submit(run, out) for _ in range(jobs)]:
-            finished.result()  # a defect of this script must not pass for a result
+    with (
+        RowFile(CACHE / f"{package_key()}.jsonl", "outcomes of files", {}) as file,
+        TemporaryDirectory() as folder,
+    ):
+        tasks: list[WorkerTask] = []
+        for task in wanted:
+            if not belongs(task.part, only):
+                continue
+            key = file_key(task)
+            if key in file.rows:
+                results[task.part][task.name] = file.rows[key]
+            else:
+                tasks.append(WorkerTask(key, task))
+        made = answers(tasks, lambda: Examiner(Path(mkdtemp(dir=folder))), workers)
+        for number, answer in enumerate(made, 1):
+            task = answer.task.payload
+            results[task.part][task.name] = answer.value
+            file.add(answer.task.key, answer.value)
+            print(f"\r{number}/{len(tasks)} {task.part:<20}", end="", file=sys.stderr)
     print(file=sys.stderr)
     return results
 
@@ -290,7 +284,7 @@ def not_asked(old: Board, new: Board) -> Board:
 def main() -> int:
     """Examine, list failures, compare with the scoreboard, write it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--part", default="", help="examine one part, or all that begin with PART and a dot"
@@ -325,9 +319,9 @@ def main() -> int:
         )
     of_kind = {EMULATED: emulated_tasks, NATIVE: native_tasks}
     wanted = of_kind[options.kind](Path(corpus)) if options.kind else tasks(Path(corpus), xla)
-    results = examine_all(wanted, options.jobs, options.part)
+    results = examine_all(wanted, options.workers, options.part)
     damaged_count = 0 if options.part or options.kind else fuzz.COUNT
-    broken = fuzz.fuzz(package_key(), damaged_count, jobs=options.jobs)
+    broken = fuzz.fuzz(package_key(), damaged_count, workers=options.workers)
     failures = [
         f"{part}/{name} {stage}: {answer}"
         for part, files in sorted(results.items())

@@ -169,11 +169,11 @@ def test_the_table_says_what_is_wrong_and_fails(
     bad.write_text(
         'HloModule b\nENTRY e {\n  a = f32[3] parameter(0)\n  ROOT r = f32[3] custom-call(a), custom_call_target="mine"\n}\n'
     )
-    assert main(["--arch", STRICT, "--jobs", "1", str(good)]) == 0
+    assert main(["--arch", STRICT, "--workers", "1", str(good)]) == 0
     said = capsys.readouterr().out
     assert "3 programs, 0 refused; 3 kernels, compiled 3 times; 6 of 6 elements certainly" in said
     assert "; 0 wrong; " in said
-    assert main(["--arch", STRICT, "--jobs", "1", str(good), str(bad)]) == 1
+    assert main(["--arch", STRICT, "--workers", "1", str(good), str(bad)]) == 1
     said = capsys.readouterr().out
     assert "6 programs, 3 refused; 3 kernels, compiled 3 times; 6 of 6 elements certainly" in said
     assert "; 3 wrong; " in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 
 import hloopt
 from hloopt.errors import ParseError
+from hloopt.workers.process import Worker
+from hloopt.workers.records import NoAnswer
 from tests.corpus import fuzz
 from tests.corpus.judge import judge
 from tests.corpus.mutate import MUTATIONS, Mutator
-from tests.corpus.worker import NoAnswer, Worker
 from tests.helpers.rarely import one_in
 
 MODULE = "HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p)\n}\n"
@@ -89,8 +91,11 @@ def test_a_text_that_takes_too_long_is_named(tmp_path: Path) -> None:
     """The child ends itself by its processor time, wherever it spends it."""
     body = "import re, sys, signal\nfor line in sys.stdin:\n"
     body += "    signal.setitimer(signal.ITIMER_PROF, 0.2)\n    re.match('(a+)+b', 'a' * 60)\n"
-    worker = Worker((sys.executable, "-c", body), 60)
-    with pytest.raises(NoAnswer, match="too much processor time"):
+    told = "too much processor time"
+    with (
+        closing(Worker((sys.executable, "-c", body), 60)) as worker,
+        pytest.raises(NoAnswer, match=told),
+    ):
         worker.ask(1)
 
 
@@ -116,9 +121,9 @@ def test_a_run_goes_on_where_it_was_stopped(
     assert asked == list(range(2 * fuzz.BLOCK))
     (store,) = tmp_path.glob("*.jsonl")
     lines = store.read_text().splitlines()
-    assert [json.loads(line)["block"] for line in lines] == [0, fuzz.BLOCK]
+    assert [json.loads(line)["key"] for line in lines[1:]] == ["0", str(fuzz.BLOCK)]
 
-    store.write_text(lines[0] + "\n" + lines[1][:20])
+    store.write_text("\n".join([*lines[:2], lines[2][:20]]))
     asked.clear()
     assert fuzz.fuzz("package", 2 * fuzz.BLOCK) == wanted
     assert asked == list(range(fuzz.BLOCK, 2 * fuzz.BLOCK))

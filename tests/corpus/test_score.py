@@ -11,13 +11,14 @@ import pytest
 import hloopt
 from hloopt.backends.native import check_native
 from hloopt.errors import DeviceError, ParseError
+from hloopt.workers.process import Worker
+from hloopt.workers.records import NoAnswer
 from tests.corpus import memory, native_stages, score
 from tests.corpus.emulated import EMULATED_STAGES
 from tests.corpus.known import NEWER, RULES, excuse
 from tests.corpus.native_stages import NATIVE_STAGES, examine_natively
 from tests.corpus.parts import XLA_STAGES, Task
 from tests.corpus.stages import REFUSAL_STAGES, RESULT_STAGES, TEXT_STAGES, examine
-from tests.corpus.worker import NoAnswer, Worker
 
 ELIDED = "the value of this constant is left out of the text ({...}); dump with --xla_dump_..."
 MODULE = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
@@ -297,12 +298,12 @@ def test_lower_figures_are_not_written(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(score, "SCOREBOARD", board)
     monkeypatch.setattr(score, "CACHE", tmp_path)
     monkeypatch.setattr(
-        score, "examine_all", lambda wanted, jobs, only: {"models": {"m": {"parsed": "ok"}}}
+        score, "examine_all", lambda wanted, workers, only: {"models": {"m": {"parsed": "ok"}}}
     )
     monkeypatch.setattr(score, "available", lambda: True)
     monkeypatch.setattr(score, "tasks", lambda corpus, xla: [])
     nothing = {"counts": {}, "broken": {}}
-    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, jobs: nothing)
+    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, workers: nothing)
     monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["score.py"])
     assert score.main() == 1
@@ -322,9 +323,9 @@ def test_a_part_is_written_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = {"fusion.times": {"m": answers}, "fusion.refusals": {"m": {"refused": "ok: 4 of 5"}}}
     monkeypatch.setattr(score, "SCOREBOARD", board)
     monkeypatch.setattr(score, "CACHE", tmp_path)
-    monkeypatch.setattr(score, "examine_all", lambda wanted, jobs, only: found)
+    monkeypatch.setattr(score, "examine_all", lambda wanted, workers, only: found)
     monkeypatch.setattr(score, "tasks", lambda corpus, xla: [])
-    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, jobs: {"broken": {}})
+    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, workers: {"broken": {}})
     monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
 
     def run(*arguments: str) -> int:
@@ -373,9 +374,9 @@ def test_figures_of_kernels_and_of_texts_are_each_others_guests(
     monkeypatch.setattr(score, "CACHE", tmp_path)
     monkeypatch.setattr(score, f"{kind}_tasks", lambda corpus: [])
     found = {f"{kind}.models": {"m": {"clean": "ok"}, "n": {"clean": "ok"}}}
-    monkeypatch.setattr(score, "examine_all", lambda wanted, jobs, only: found)
+    monkeypatch.setattr(score, "examine_all", lambda wanted, workers, only: found)
     nothing = {"counts": {}, "broken": {}}
-    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, jobs: nothing)
+    monkeypatch.setattr(score.fuzz, "fuzz", lambda package, total, workers: nothing)
     monkeypatch.setenv("HLOOPT_CORPUS", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["score.py", f"--{kind}"])
     assert score.main() == 0

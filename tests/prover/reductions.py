@@ -1,6 +1,6 @@
 """How small failing programs become: passes broken on purpose, after real programs of 200 to 5,000 instructions.
 
-    python -m tests.prover.reductions [--cases 50] [--jobs N] [--only TEXT] [--from N] [--json FILE]
+    python -m tests.prover.reductions [--cases 50] [--workers N] [--only TEXT] [--from N] [--json FILE]
 
 ``HLOOPT_CORPUS`` names the folder of the programs; where ``HLOOPT_XLA_PYTHON`` has JAX it writes those of
 ``large_programs.py`` as well.  Each kind of ``broken_rewrites`` takes its turn with the programs in which it changes a
@@ -143,7 +143,7 @@ def main() -> None:
     """Measure, print the table, fail where a figure is not met."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--cases", type=int, default=50)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--from", dest="fewest", type=int, default=FEWEST)
     parser.add_argument("--json", type=Path)
@@ -163,7 +163,7 @@ def measured(paths: list[Path], given: argparse.Namespace) -> list[dict[str, Any
     rows: list[dict[str, Any]] = []
     slow: set[Path] = set()
     for path, module, kind in pairs(paths, given.fewest):
-        row = None if path in slow else reduced(path, module, kind, given.jobs, slow)
+        row = None if path in slow else reduced(path, module, kind, given.workers, slow)
         if row is None:
             continue
         rows.append(row)

@@ -1,6 +1,6 @@
 """Does ``bisect`` blame a stage of XLA's that is right?  XLA's dumps of the corpus, each stage against the one before.
 
-    python -m tests.prover.stage_alarms --jobs 2
+    python -m tests.prover.stage_alarms --workers 2
 
 XLA's CPU compiler (``HLOOPT_XLA_PYTHON``) dumps its stages of the programs in ``HLOOPT_CORPUS/jax`` and of the samples into
 ``--store``, where dumps that are there already are taken as they are; folders of other dumps may be named, such as those of XLA's GPU
@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,10 @@ from hloopt.prover.dumped_stages import read_stage, stages_of
 from hloopt.prover.trials import TrialOptions
 from hloopt.prover.xla_oracle import XlaOracle
 from hloopt.text.parser import parse_module
+from hloopt.workers.pool import answers
+from hloopt.workers.process import Worker
+from hloopt.workers.records import WorkerTask
+from hloopt.workers.serving import serve
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 LARGEST = 600_000
@@ -44,9 +48,10 @@ def dumped(program: Path, store: Path) -> Path:
     return folder
 
 
-def examined(folder: Path, trials: int) -> dict[str, Any]:
+def examined(trials: int, dump: str) -> dict[str, Any]:
     """What bisecting a dump finds."""
-    row: dict[str, Any] = {"dump": str(folder), "found": [], "outcomes": {}, "last": ""}
+    folder = Path(dump)
+    row: dict[str, Any] = {"dump": dump, "found": [], "outcomes": {}, "last": ""}
     for module in read_dump(folder).modules:
         stages = stages_of(module)
         if len(stages) < 2:
@@ -90,9 +95,13 @@ def main(arguments: list[str]) -> int:
         "dumps", nargs="*", type=Path, help="folders of dumps beside those of the corpus"
     )
     parser.add_argument("--store", type=Path, default=Path(".corpus/stages"))
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--trials", type=int, default=1)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
+    if given.worker:
+        serve(partial(examined, given.trials))
+        return 0
     folders = list(given.dumps)
     if not folders:
         corpus = Path(os.environ["HLOOPT_CORPUS"]) / "jax"
@@ -105,12 +114,19 @@ def main(arguments: list[str]) -> int:
                     print(f"{program.name}: {str(error).partition(chr(10))[0]}")
     totals: Counter[str] = Counter()
     alarms = 0
-    with ProcessPoolExecutor(given.jobs) as pool:
-        for row in pool.map(examined, folders, [given.trials] * len(folders)):
-            totals.update(row["outcomes"])
-            alarms += bool(row["found"])
-            if row["found"] or row["last"]:
-                print(json.dumps(row), flush=True)
+    command = (sys.executable, "-m", "tests.prover.stage_alarms", "--worker")
+    command += ("--trials", str(given.trials))
+    tasks = [WorkerTask(str(folder), str(folder)) for folder in folders]
+    for answer in answers(tasks, partial(Worker, command, None), given.workers):
+        if answer.failure is not None:
+            alarms += 1
+            print(f"{answer.task.key}: {answer.failure}", flush=True)
+            continue
+        row = answer.value
+        totals.update(row["outcomes"])
+        alarms += bool(row["found"])
+        if row["found"] or row["last"]:
+            print(json.dumps(row), flush=True)
     print(f"{len(folders)} dumps, {alarms} with something found; stages: {dict(totals)}")
     return int(alarms > 0)
 

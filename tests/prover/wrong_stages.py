@@ -3,7 +3,7 @@
 Wrong rewrites are made by a faulty pass inside ``-O2``: after the run of a pass one instruction is changed, and the
 passes behind it run on what it left.  The stages are dumped as ``--dump-dir`` does, and bisected.
 
-    python -m tests.prover.wrong_stages --count 400 --jobs 2
+    python -m tests.prover.wrong_stages --count 400 --workers 2
 
 The programs are those in ``HLOOPT_CORPUS/jax``.  Cases that are done are kept in ``--store`` and not judged again.
 ``--case N`` prints one.
@@ -15,13 +15,10 @@ import argparse
 import json
 import os
 import random
-import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +36,17 @@ from hloopt.prover.trials import Trial, made
 from hloopt.report.dump_passes import DumpPasses
 from hloopt.rewrite import PassRun, Watcher
 from hloopt.text.parser import parse_module
+from hloopt.workers.pool import answers
+from hloopt.workers.process import Worker
+from hloopt.workers.records import TaskAnswer, WorkerTask
+from hloopt.workers.row_file import RowFile
+from hloopt.workers.serving import serve
 from tests.prover.single_faults import KINDS, Wrong, make_wrong
 
 LARGEST = 50_000
 """Bytes of a program that is used."""
 
 _SECONDS = 60
-
-
-class _TooLong(BaseException):
-    """Nothing that is caught on the way."""
 
 
 class Fault(Watcher):
@@ -128,22 +126,6 @@ def judge(index: int) -> dict[str, Any]:
     return {"index": index, "kind": kind, "outcome": "no place"}
 
 
-def limited(index: int) -> dict[str, Any]:
-    """As ``judge``, for a minute at most."""
-
-    def stop(number: int, frame: object) -> None:
-        raise _TooLong
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(_SECONDS)
-    try:
-        return judge(index)
-    except _TooLong:
-        return {"index": index, "outcome": "too long"}
-    finally:
-        signal.alarm(0)
-
-
 def _bisected(program: Path, folder: Path, fault: Fault) -> dict[str, Any]:
     assert fault.right is not None
     assert fault.left is not None
@@ -199,11 +181,6 @@ def _readers(fault: Fault) -> set[str]:
     return set() if name in left else {user.name for user in right[name].users}
 
 
-def _kept(store: Path) -> Iterator[dict[str, Any]]:
-    if store.exists():
-        yield from map(json.loads, store.read_text().splitlines())
-
-
 def main(arguments: list[str]) -> int:
     """Judge cases until there are as many as wanted; the counts of outcomes."""
     parser = argparse.ArgumentParser(
@@ -211,23 +188,31 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--store", type=Path, default=Path(".corpus/wrong_stages.jsonl"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--store", type=Path, default=Path(".corpus/wrong-stages.jsonl"))
     parser.add_argument("--case", type=int)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
+    if given.worker:
+        serve(judge)
+        return 0
     if given.case is not None:
         print(json.dumps(judge(given.case), indent=1))
         return 0
-    given.store.parent.mkdir(parents=True, exist_ok=True)
-    rows = {row["index"]: row for row in _kept(given.store)}
     wanted = range(given.first, given.first + given.count)
-    left = [index for index in wanted if index not in rows]
-    with given.store.open("a") as stream, ProcessPoolExecutor(given.jobs) as pool:
-        for row in pool.map(limited, left, chunksize=4):
-            rows[row["index"]] = row
-            stream.write(json.dumps(row) + "\n")
-            stream.flush()
-    return summary([rows[index] for index in sorted(rows) if index in wanted])
+    command = (sys.executable, "-m", "tests.prover.wrong_stages", "--worker")
+    with RowFile(given.store, "wrong stages", {}) as file:
+        left = [WorkerTask(str(index), index) for index in wanted if str(index) not in file.rows]
+        for answer in answers(left, partial(Worker, command, _SECONDS), given.workers):
+            file.add(answer.task.key, _row(answer))
+        return summary([file.rows[str(index)] for index in wanted])
+
+
+def _row(answer: TaskAnswer) -> dict[str, Any]:
+    if answer.failure is None:
+        return dict(answer.value)
+    outcome = "too long" if answer.failure.kind == "timeout" else f"failed: {answer.failure}"
+    return {"index": answer.task.payload, "outcome": outcome}
 
 
 def summary(rows: list[dict[str, Any]]) -> int:
@@ -238,6 +223,7 @@ def summary(rows: list[dict[str, Any]]) -> int:
         row
         for row in rows
         if row["outcome"] in ("wrong", "missed", "stage", "false alarm", "pipeline")
+        or row["outcome"].startswith("failed")
     ]
     for row in bad:
         print(json.dumps(row))
