@@ -27,7 +27,7 @@ _RUNS = ("device", "rounding")
         "What fails": ("differs", "check", "against", *_RUNS, *TOLERANCE.names),
         "Passes": PASSES.names,
         "Input": (*PICKED, *_INPUTS),
-        "Search": ("tests", "seconds", "timeout", "repeat", "jobs"),
+        "Search": ("tests", "seconds", "timeout", "repeat", "workers"),
         "Output": ("output", "as_json"),
     },
 )
@@ -76,7 +76,7 @@ _RUNS = ("device", "rounding")
     help="Run a module up to N times until it fails. For a failure that does not show in every run.",
 )
 @click.option(
-    "--jobs",
+    "--workers",
     type=click.IntRange(1),
     metavar="N",
     help="Run N modules at once. By default one for each core, 4 at most; the result does not depend on "

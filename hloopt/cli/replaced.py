@@ -30,6 +30,7 @@ REPLACED: Final[dict[tuple[str, str], str]] = {
     ("bisect", "--seconds"): "Type --timeout S.",
     ("compare", "--seconds"): "Type --timeout S.",
     ("reduce", "--test-seconds"): "Type --timeout S.",
+    ("reduce", "--jobs"): "Type --workers N.",
     ("reduce", "--oracle"): "Type --device xla-cpu.",
     ("run", "--spmd"): "Type --participants mpi.",
     ("run", "--no-reference"): "Type --no-verify.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -51,7 +52,7 @@ class ReduceOptions:
 
     passes   None where no option names a pipeline: O2, but nothing where a device or ``check`` is given
     against  the pipeline whose results are right; None for the module as it is
-    jobs     cases that are run at once, None for as many as there are cores, 4 at most
+    workers  cases that are run at once, None for as many as there are cores, 4 at most
     """
 
     passes: PassOptions | None = None
@@ -66,7 +67,7 @@ class ReduceOptions:
     replicas: int | None = None
     partitions: int | None = None
     limits: SearchLimits = field(default_factory=SearchLimits)
-    jobs: int | None = None
+    workers: int | None = None
 
     @property
     def pipeline(self) -> PassOptions:
@@ -215,8 +216,8 @@ class Reducing:
         given = _inputs(module, options, inputs)
         self.first = Case(_saying(module, given.counts), given)
         question = Asked(interesting) if interesting is not None else options.question()
-        jobs = options.jobs or min(os.cpu_count() or 1, _MOST_JOBS)
-        limits = replace(options.limits, jobs=jobs)
+        workers = options.workers or min(os.cpu_count() or 1, _MOST_JOBS)
+        limits = replace(options.limits, jobs=workers)
         self._begun: CaseOutcome | None = None
         self._search = Search(question, limits, on_better or _nothing_more, self.first)
 
@@ -319,7 +320,7 @@ def reduce(
     jaxlib. ``inputs`` are arrays in parameter order, made from a seed where there are none.
 
     ``changes`` are fields of ``ReduceOptions``, each the option of its name: ``check``, ``seed``, ``against``,
-    ``jobs``, ``limits`` ...; ``options`` has those that are not given.
+    ``workers``, ``limits`` ...; ``options`` has those that are not given.
 
     The record has ``module`` and ``inputs``, ``outcome``, ``tests`` and ``complete``; ``save(path)`` writes
     both, and ``to_json()`` is what the command prints.  An interrupt ends the search with the smallest module
@@ -328,6 +329,9 @@ def reduce(
     Raises ``UsageError`` for a module that does not fail, ``UnsupportedError`` and ``EvaluationError`` for one
     that cannot be run as it is, ``DeviceError`` for a device that is not there.
     """
+    if "jobs" in changes:
+        warnings.warn("jobs of hloopt.reduce is called workers", DeprecationWarning, stacklevel=2)
+        changes["workers"] = changes.pop("jobs")
     options = replace(options or ReduceOptions(), **changes)
     if device is not None:
         options = replace(options, device=device)

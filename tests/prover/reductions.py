@@ -62,7 +62,7 @@ def hash_of(name: str) -> int:
 def options(kind: str, jobs: int) -> ReduceOptions:
     """After the usual cleaning up, one wrong pass."""
     passes = PassOptions(passes=f"simplify,cse,dce,broken{{kind={kind}}}", pass_file=(str(BROKEN),))
-    return ReduceOptions(passes, jobs=jobs, limits=SearchLimits(seconds=SECONDS))
+    return ReduceOptions(passes, workers=jobs, limits=SearchLimits(seconds=SECONDS))
 
 
 def read(path: Path) -> Module | None:

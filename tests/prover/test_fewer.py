@@ -140,7 +140,7 @@ ENTRY main {{
 
 def test_a_failure_on_eight_becomes_one_on_two() -> None:
     options = ReduceOptions(PassOptions(passes="broken{kind=alone}", pass_file=(str(BROKEN),)))
-    found = hloopt.reduce(hloopt.parse(PARTITIONED), options=options, jobs=1)
+    found = hloopt.reduce(hloopt.parse(PARTITIONED), options=options, workers=1)
     assert found.case.inputs.counts == (1, 2)
     assert [one.opcode for one in found.module.entry] == ["parameter", "all-reduce"]
 

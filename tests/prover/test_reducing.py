@@ -86,13 +86,19 @@ def broken(kind: str) -> ReduceOptions:
     return ReduceOptions(PassOptions(passes=f"broken{{kind={kind}}}", pass_file=(str(BROKEN),)))
 
 
-@pytest.mark.parametrize("jobs", one_in(2, [3, 1]))
-def test_a_wrong_pass_is_reduced_to_the_same_for_any_number_of_jobs(jobs: int) -> None:
-    found = hloopt.reduce(hloopt.parse(LOOP), options=broken("in_loops"), jobs=jobs)
+def test_the_earlier_name_of_workers_is_taken_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="jobs of hloopt.reduce is called workers"):
+        found = hloopt.reduce(hloopt.parse(SHAPES), feeds("multiply", "reshape"), jobs=1)
+    assert found.complete
+
+
+@pytest.mark.parametrize("workers", one_in(2, [3, 1]))
+def test_a_wrong_pass_is_reduced_to_the_same_for_any_number_of_workers(workers: int) -> None:
+    found = hloopt.reduce(hloopt.parse(LOOP), options=broken("in_loops"), workers=workers)
     assert found.outcome.kind == "differs"
     assert found.module.instruction_count() <= 16
     assert "while" in [one.opcode for one in found.module.entry]
-    again = hloopt.reduce(found.module, inputs=found.inputs, options=broken("in_loops"), jobs=1)
+    again = hloopt.reduce(found.module, inputs=found.inputs, options=broken("in_loops"), workers=1)
     assert again.text == found.text
 
 
@@ -120,7 +126,7 @@ ENTRY e {
   ROOT r = f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add
 }
 """
-    found = hloopt.reduce(hloopt.parse(text), options=broken("alone"), replicas=2, jobs=1)
+    found = hloopt.reduce(hloopt.parse(text), options=broken("alone"), replicas=2, workers=1)
     assert found.module.attributes["replica_count"] == 2
     assert len(found.case.inputs.arrays) == 2
 
@@ -173,8 +179,8 @@ def test_an_interrupt_keeps_the_best() -> None:
 def test_what_was_not_looked_at_is_asked_again() -> None:
     """Candidates behind the one that is taken were begun, but nothing is known of them."""
     found = [
-        hloopt.reduce(hloopt.parse(SHAPES), feeds("multiply", "reshape"), jobs=jobs).text
-        for jobs in (1, 4)
+        hloopt.reduce(hloopt.parse(SHAPES), feeds("multiply", "reshape"), workers=workers).text
+        for workers in (1, 4)
     ]
     assert found[0] == found[1]
 

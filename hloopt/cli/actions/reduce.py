@@ -50,7 +50,7 @@ def execute(
     seconds: float | None,
     timeout: float | None,
     repeat: int,
-    jobs: int | None,
+    workers: int | None,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -73,7 +73,7 @@ def execute(
         check,
         tolerance=given_tolerance(),
         limits=SearchLimits(tests, seconds, timeout, repeat=repeat),
-        jobs=jobs,
+        workers=workers,
         **given,
     )
     if check is not None and (differs or device or against or options.passes):
