@@ -10,6 +10,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import click
+
 from hloopt import __version__
 from hloopt.cli.study_out import Keep
 from hloopt.cli.study_runner import Studied, StudyRunner
@@ -117,7 +119,7 @@ class CellMaker:
         function = WorkerFunction("study", setup_of(options), limits)
         if not tasks:
             return
-        for answer in spread(function, tasks, options.workers):
+        for answer in spread(function, tasks, options.workers, _say):
             self.doing = answer.task.key
             yield _made(answer, by_key[answer.task.key])
 
@@ -177,6 +179,10 @@ def _failed(wanted: Wanted, failure: NoAnswer) -> Cell:
         problem=failure.reason,
         code=_CODES[failure.kind],
     )
+
+
+def _say(note: str) -> None:
+    click.echo(f"note: {note}", err=True)
 
 
 def called(wanted: Wanted) -> str:

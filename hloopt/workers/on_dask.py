@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any, Final
@@ -39,7 +39,10 @@ _SECONDS: Final = 10.0
 
 
 def answers(
-    work: WorkerFunction, tasks: Sequence[WorkerTask], address: str
+    work: WorkerFunction,
+    tasks: Sequence[WorkerTask],
+    address: str,
+    say: Callable[[str], object],
 ) -> Generator[TaskAnswer, None, None]:
     """The answers as they come, of the workers that a scheduler has, and of those that come to it later.
 
@@ -47,6 +50,10 @@ def answers(
     """
     config = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"})
     with config, _client(address) as client:
+        if not client.ncores():
+            say(
+                f"{address} has no machines yet; this begins when one comes: dask worker {_tcp(address)}"
+            )
         batch_of: dict[Any, Sequence[WorkerTask]] = {}
 
         def sent(batch: Sequence[WorkerTask]) -> Any:
@@ -117,11 +124,14 @@ def _answers_of(future: Any, batch: Sequence[WorkerTask], address: str) -> list[
 
 def _client(address: str) -> Any:
     try:
-        return distributed.Client(
-            address.replace("dask:", "tcp:", 1), timeout=_SECONDS, set_as_default=False
-        )
+        return distributed.Client(_tcp(address), timeout=_SECONDS, set_as_default=False)
     except OSError as error:  # as a timeout is, too
         raise DeviceError(f"no scheduler of dask answers at {address}") from error
+
+
+def _tcp(address: str) -> str:
+    """An address as dask has it."""
+    return address.replace("dask:", "tcp:", 1)
 
 
 def _work_text(work: WorkerFunction) -> str:

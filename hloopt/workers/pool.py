@@ -48,9 +48,12 @@ def parse_workers(text: str) -> Workers:
 
 
 def spread(
-    work: WorkerFunction, tasks: Sequence[WorkerTask], workers: Workers
+    work: WorkerFunction,
+    tasks: Sequence[WorkerTask],
+    workers: Workers,
+    say: Callable[[str], object] = str,
 ) -> Generator[TaskAnswer, None, None]:
-    """The answers as they come.
+    """The answers as they come; ``say`` gets what those who wait should know.
 
     Raises ``DeviceError`` where workers cannot begin: distributed is not installed, no scheduler answers, or
     its machines have another hloopt.
@@ -62,7 +65,7 @@ def spread(
     except ModuleNotFoundError as error:
         told = f"--workers dask:// needs distributed: {install_command('scale')}"
         raise DeviceError(told) from error
-    found: Generator[TaskAnswer, None, None] = by_dask(work, tasks, workers)
+    found: Generator[TaskAnswer, None, None] = by_dask(work, tasks, workers, say)
     return found
 
 

@@ -65,10 +65,15 @@ def test_one_measures_while_the_others_wait(
         other.says("alone")
         with Turns("b").shared(), Turns("b").alone():
             pass
-        timer = threading.Timer(0.3, other.go_on)
-        timer.start()
+        released = threading.Event()
+
+        def release() -> None:
+            released.set()
+            other.go_on()
+
+        threading.Timer(0.3, release).start()
         with mine.shared():
-            assert timer.finished.is_set()
+            assert released.is_set()
             other.says("together")
     finally:
         other.end()

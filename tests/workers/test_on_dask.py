@@ -113,3 +113,24 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch)
     ) as caught:
         list(spread(WorkerFunction("study", {}), [WorkerTask("t", 1)], "dask://127.0.0.1:9"))
     assert caught.value.exit_code == 5
+
+
+def test_who_waits_for_machines_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler without any is waited for: jobs of a cluster may begin later."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.hlo").write_text(MODULE.replace("NAME", "tanh"))
+    with distributed.LocalCluster(
+        n_workers=0, processes=False, protocol="tcp", dashboard_address=None
+    ) as made:
+        told: list[str] = []
+
+        def said(note: str) -> None:
+            told.append(note)
+            made.scale(1)
+
+        monkeypatch.setattr("hloopt.cli.study_cells._say", said)
+        words = ("m.hlo", "--device", "h200", "--strategy", "O0", "--json")
+        found = invoke("study", *words, "--workers", address(made))
+        assert found.exit_code == 0, found.stderr
+        there = f"this begins when one comes: dask worker {made.scheduler_address}"
+        assert told == [f"{address(made)} has no machines yet; {there}"]
