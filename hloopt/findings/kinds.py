@@ -46,6 +46,7 @@ from hloopt.findings import (
     repeated_factors,
     row_scatters,
     running,
+    scaled_factors,
     shifted_histories,
     stacked_outputs,
     summed_products,
@@ -113,6 +114,12 @@ KINDS: Final = tuple(
             "product with a repeated factor",
             "time",
             repeated_factors.products,
+        ),
+        (
+            "scaled-factor",
+            "factor scaled before its product",
+            "time",
+            scaled_factors.before_products,
         ),
         ("summed-product", "product written as multiply and sum", "time", summed_products.summed),
         (

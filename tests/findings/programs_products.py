@@ -226,3 +226,53 @@ def mixed_inputs_of_a_controller(rng: np.random.Generator) -> tuple[Any, ...]:
         return lax.scan(lambda h, x: _cell(h, x, u), h, xs @ w)
 
     return before, after, normal(rng, 64), normal(rng, 1000, 96), weight(rng, 96, 64), weight(rng, 64, 64)  # fmt: skip
+
+
+@pair("scaled-factor")
+def weights_of_eight_bits(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any, w: Any, s: Any) -> Any:
+        return x @ (w.astype(jnp.bfloat16) * s.astype(jnp.bfloat16))
+
+    def after(x: Any, w: Any, s: Any) -> Any:
+        return (x @ w.astype(jnp.bfloat16)) * s.astype(jnp.bfloat16)
+
+    weights = jnp.asarray(rng.integers(-127, 128, (4096, 2048)), jnp.int8)
+    scale = jnp.asarray(rng.uniform(0.01, 0.02, 2048), jnp.float32)
+    return before, after, normal(rng, 64, 4096).astype(jnp.bfloat16), weights, scale
+
+
+@pair("scaled-factor")
+def weights_divided_by_a_norm(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any, w: Any) -> Any:
+        norms = jnp.sqrt((w * w).sum(0))
+        return x @ (w / norms)
+
+    def after(x: Any, w: Any) -> Any:
+        norms = jnp.sqrt((w * w).sum(0))
+        return (x @ w) / norms
+
+    return before, after, normal(rng, 64, 4096), normal(rng, 4096, 2048)
+
+
+@pair("scaled-factor")
+def weights_divided_by_their_input(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any, w: Any, spread: Any) -> Any:
+        return x @ (w / spread[:, None])
+
+    def after(x: Any, w: Any, spread: Any) -> Any:
+        return (x / spread) @ w
+
+    spread = jnp.asarray(rng.uniform(0.5, 2, 4096), jnp.float32)
+    return before, after, normal(rng, 32, 4096), normal(rng, 4096, 2048), spread
+
+
+@pair("scaled-factor")
+def scaled_activations(rng: np.random.Generator) -> tuple[Any, ...]:
+    def before(x: Any, w: Any, s: Any) -> Any:
+        return (x * s) @ w
+
+    def after(x: Any, w: Any, s: Any) -> Any:
+        return x @ (s[:, None] * w)
+
+    scale = jnp.asarray(rng.uniform(0.5, 2, 512), jnp.float32)
+    return before, after, normal(rng, 4096, 512), normal(rng, 512, 2048), scale
