@@ -226,6 +226,8 @@ class NativeEntry(AddressEntry):
     def _call_python(self) -> str | None:
         """Run on the arrays at these addresses.  Returns None, or what failed: the caller catches nothing."""
         table = self._memory.table
+        # All places have their addresses already.
+        self.program._host.arrays = None
         placed = self._memory._still.copy()
         for at, dims, kind, memory in self._views:
             placed[at] = np.ndarray(dims, kind, memory.from_address(table[at]))
