@@ -16,7 +16,7 @@ from hloopt.ops import OPS
 from hloopt.ops.traits import ALL, TABLES
 from tests.helpers.package_trees import PACKAGE, tree
 
-OPTIONAL = ("jax", "torch", "torch_mlir", "z3")
+OPTIONAL = ("dask", "distributed", "jax", "torch", "torch_mlir", "z3")
 """Packages that an extra installs, and that the modules which stand on them import at their top."""
 MOST = 3
 """So many opcodes may stand beside each other in code; more of them are a property that the table lacks."""
