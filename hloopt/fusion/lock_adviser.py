@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b
 from typing import NamedTuple
@@ -43,6 +43,7 @@ class LockAdviser:
     def __init__(self, decisions: Decisions, histories: Histories) -> None:
         self.decisions = decisions
         self._histories = histories
+        self._pairs = _Pairs.of(decisions.pairs)
         self._homes: dict[tuple[str, str], dict[str, set[int]]] = {}
         for number, group in enumerate(decisions.groups):
             home = self._homes.setdefault(group.place, {})
@@ -59,7 +60,7 @@ class LockAdviser:
         if home is None or home.module is None:
             return None
         history = self._histories.of(home.module)
-        for row in self.decisions.pairs:
+        for row in self._pairs.about(producer, consumer, history):
             if _is_in(row, home) and _means(row, producer, consumer, history):
                 words = f"{row.reason} ({row.title})" if row.reason else row.title
                 return Decision(row.wanted, "advised", words=words)
@@ -117,6 +118,38 @@ def loop_problem(row: LoopRow, loop: Instruction) -> str:
     if row.signature and row.signature != digest(describe_loop(loop)):
         return "the loop has changed"
     return ""
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Rows about pairs: those that name a producer by its name, and all others, each with its place."""
+
+    named: dict[str, list[tuple[int, PairRow]]]
+    others: list[tuple[int, PairRow]]
+
+    @classmethod
+    def of(cls, rows: Sequence[PairRow]) -> _Pairs:
+        made = cls({}, [])
+        for entry in enumerate(rows):
+            producer = entry[1].producer
+            if producer.names_one:
+                made.named.setdefault(producer.text.removeprefix("%"), []).append(entry)
+            else:
+                made.others.append(entry)
+        return made
+
+    def about(
+        self, producer: Instruction, consumer: Instruction, history: FusionHistory
+    ) -> list[PairRow]:
+        """The rows that can be about a pair, in their order: those that name either side or a result of it."""
+        if not self.named and not self.others:
+            return []
+        found = dict(self.others)
+        for side in (producer, consumer) if self.named else ():
+            names = {side.name, *(history.original(one, side) for one in results_of(side))}
+            for name in names & self.named.keys():
+                found.update(self.named[name])
+        return [found[number] for number in sorted(found)]
 
 
 def _is_in(row: PairRow, home: Computation) -> bool:

@@ -11,11 +11,13 @@ from hypothesis import HealthCheck, given, settings
 
 import hloopt
 from hloopt.errors import FileError, UsageError
-from hloopt.fusion.advice import advised
-from hloopt.fusion.lock_adviser import LockWatcher
+from hloopt.fusion.advice import Advice, advised
+from hloopt.fusion.history import Histories
+from hloopt.fusion.lock_adviser import LockAdviser, LockWatcher
 from hloopt.fusion.lock_file import (
     Decisions,
     LockedGroup,
+    PairRow,
     Unfused,
     decisions_text,
     head_text,
@@ -24,6 +26,7 @@ from hloopt.fusion.lock_file import (
 from hloopt.ir import Module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls
+from hloopt.rewrite.naming import NamePattern, parse_pattern
 from tests.helpers.programs import programs, results
 from tests.helpers.rarely import examples
 from tests.helpers.support import invoke
@@ -445,3 +448,27 @@ operands = ["x", "a"]
     ]
     hloopt.verify(module)
     assert outcome(module) == outcome(hloopt.parse(TEXT))
+
+
+def test_rows_that_name_others_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: a row is looked at where a pair has its producer's name."""
+    compared: list[str] = []
+    means = NamePattern.means
+
+    def counted(self: NamePattern, name: str, opcode: str, op_name: str) -> bool:
+        compared.append(self.text)
+        return means(self, name, opcode, op_name)
+
+    monkeypatch.setattr(NamePattern, "means", counted)
+    rows = [
+        PairRow("other", False, parse_pattern(f"%other.{number}"), parse_pattern("c"))
+        for number in range(200)
+    ]
+    keep = PairRow("kept", False, parse_pattern("%b"), parse_pattern("w"))
+    histories = Histories()
+    adviser = LockAdviser(Decisions("many", pairs=(*rows, keep)), histories)
+    module = hloopt.parse(TEXT)
+    parse_pipeline("O2").run(module, controls=Controls(advice=Advice((adviser,), histories)))
+    assert set(compared) <= {"%b", "w"}
+    assert compared
+    assert not any({"b", "w"} <= members for members in kernels(module))
