@@ -133,6 +133,7 @@ def test_which_units_take_f32() -> None:
                 kernel.spec(site, {**tile, "units": 3})
 
 
+@pytest.mark.every_value
 @pytest.mark.parametrize("units", [0, 1])
 @pytest.mark.parametrize(
     "tile",

@@ -19,6 +19,8 @@ from tests.backends.native.natively import check_native_kernels
 from tests.codegen.reducing import fusions
 from tests.helpers.kernel_code import KernelCode
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 
 def _module(lines: str) -> str:
     """A module of fusions that each hold one line of ``lines``: ``SHAPE OP``, operands written as shapes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 
 import hloopt
 from hloopt.analysis.region import region_of
@@ -18,6 +19,8 @@ from hloopt.targets.target import HOST
 from tests.backends.native.natively import check_native_kernels
 from tests.codegen.reducing import Case, fusions, reduces
 from tests.helpers.kernel_code import KernelCode
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 SIZES = [
     Case("f32", (2, 8), (1,), init="2"),

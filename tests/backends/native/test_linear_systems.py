@@ -22,6 +22,8 @@ from hloopt.runtime.program import NativeOptions
 from tests.helpers.joined_modules import joined
 from tests.helpers.support import Array
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 # What differs between types is little, and compiled twice as often.
 EVERY = ["f32", "c128", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("f64", "c64"))]
 LETTERS = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}

@@ -16,6 +16,8 @@ from hloopt.runtime.judge import judged
 from hloopt.runtime.program import NativeOptions
 from tests.helpers.joined_modules import joined
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 
 def _dot(
     left: str,

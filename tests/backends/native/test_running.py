@@ -9,6 +9,8 @@ import hloopt
 from tests.backends.native.natively import check_native_kernels
 from tests.helpers.rarely import one_in
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 
 def _text(dtype: str, dims: tuple[int, ...], axis: int, op: str, init: str, reverse: bool) -> str:
     size = dims[axis]

@@ -22,6 +22,8 @@ from hloopt.runtime.program import NativeOptions
 from tests.helpers.joined_modules import joined
 from tests.helpers.support import Array
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 KINDS = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
 # One, primes that are passes, ones that are convolutions, products of each.
 LENGTHS = (1, 2, 12, 30, 37, 64, 49, 74)
