@@ -16,6 +16,7 @@ from hypothesis import is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
 from hloopt.backends.emulator import device, toolchain
+from hloopt.backends.native import toolchain as native_toolchain
 from hloopt.runtime import timing
 from tests.helpers.command_server import commands
 from tests.helpers.rarely import groups_of_cases
@@ -109,6 +110,17 @@ def optimised_on_the_emulator(_emulated_programs_are_compiled_quickly: None) -> 
     """Programs as users have them, where their loops are long or the compiler's options are what is tested."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device, "build_program", toolchain.build_program)
+        yield
+
+
+@pytest.fixture(scope="module")
+def quickly_compiled() -> Iterator[None]:
+    """Large programs are compiled in half the time; the slow tests, and ``test_every_op``, have them as users do."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get("HLOOPT_SLOW"):
+            assert "-O3" in native_toolchain._FLAGS
+            flags = tuple("-O1" if flag == "-O3" else flag for flag in native_toolchain._FLAGS)
+            patch.setattr(native_toolchain, "_FLAGS", flags)
         yield
 
 

@@ -99,9 +99,9 @@ def test_one_in_marks_the_others_as_slow() -> None:
     assert [[mark.name for mark in case.marks] for case in found] == [[], ["slow"], []]  # type: ignore[attr-defined]
 
 
-def test_a_third_of_the_examples_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quarter_of_the_examples_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HLOOPT_SLOW", raising=False)
-    assert [examples(count) for count in (4, 12, 60)] == [4, 5, 20]
+    assert [examples(count) for count in (4, 12, 60)] == [4, 5, 15]
     monkeypatch.setenv("HLOOPT_SLOW", "1")
     assert examples(60) == 60
 

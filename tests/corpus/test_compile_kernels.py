@@ -98,7 +98,7 @@ LOOPS = (
 )
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", one_in(2, LOOPS))
 def test_loops_of_samples_have_their_state_in_registers(
     name: str, pool: ThreadPoolExecutor
 ) -> None:

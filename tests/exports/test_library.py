@@ -27,6 +27,8 @@ from tests.exports.library_files import built, loaded, natively, same_bits
 from tests.helpers.rarely import one_in
 from tests.helpers.support import invoke
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 try:
     check_native()
 except DeviceError as error:

@@ -26,8 +26,8 @@ def one_in(step: int, cases: Iterable[object], named: bool = False) -> list[obje
 
 
 def examples(count: int) -> int:
-    """How many examples a property test draws: all of them among the slow tests, else a third."""
-    return count if os.environ.get("HLOOPT_SLOW") else max(count // 3, min(count, 5))
+    """How many examples a property test draws: all of them among the slow tests, else a quarter."""
+    return count if os.environ.get("HLOOPT_SLOW") else max(count // 4, min(count, 5))
 
 
 def covering(cases: Sequence[Sequence[Hashable]]) -> list[int]:
