@@ -119,6 +119,7 @@ class CellMaker:
         function = WorkerFunction("study", setup_of(options), limits)
         if not tasks:
             return
+        self.doing = "workers begin"
         for answer in spread(function, tasks, options.workers, _say):
             self.doing = answer.task.key
             yield _made(answer, by_key[answer.task.key])

@@ -222,5 +222,6 @@ PARTS: Final[dict[str, Callable[[], Part]]] = {
     "prove": _package("prove", "z3", "check --equivalent", "prove"),
     "lsp": _package("lsp", "pygls", "hloopt lsp", "lsp"),
     "mpi": _mpi,
+    "scale": _package("scale", "distributed", "study --workers dask://", "scale"),
     "torch": _torch,
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, field
 from functools import cached_property
 from math import isfinite
+from statistics import geometric_mean
 from typing import Any
 
 from hloopt.dataclass import dataclass
@@ -16,7 +17,16 @@ from hloopt.study.cells import Cell, Measured
 from hloopt.study.devices import way_of
 from hloopt.study.plan import ModuleRow, Strategy
 
-__all__ = ["Ratio", "Study", "StudyDevice", "launch_text", "result_text", "study_json", "time_text"]
+__all__ = [
+    "MeanRatio",
+    "Ratio",
+    "Study",
+    "StudyDevice",
+    "launch_text",
+    "result_text",
+    "study_json",
+    "time_text",
+]
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,22 @@ class Ratio:
         return f"{ratio:.{0 if ratio >= 99.95 else 1 if ratio >= 9.995 else 2}f}x"
 
 
+@dataclass(frozen=True)
+class MeanRatio:
+    """How many times as fast as the baseline a strategy is on a device, over ``modules`` modules.
+
+    ``mean`` is the geometric one; ``least`` is that of the module that gains least, ``most`` of the one that
+    gains most.
+    """
+
+    strategy: str
+    device: str
+    modules: int
+    mean: float
+    least: float
+    most: float
+
+
 @dataclass
 class Study:
     """All cells so far; ``inputs`` of a module are in words, by its name."""
@@ -81,6 +107,20 @@ class Study:
     def over(self, cell: Cell) -> Ratio:
         """How many times as fast as the baseline of its module, or of the one it is a variant of."""
         return _ratio(self._with_baseline(cell))
+
+    def means(self) -> list[MeanRatio]:
+        """Of strategies but the baseline, on each device where several modules have right results and times."""
+        found: list[MeanRatio] = []
+        for strategy in self.strategies:
+            for device in self.devices:
+                cells = (self.cell(row.name, strategy.name, device.name) for row in self.modules)
+                right = (cell for cell in cells if cell is not None and not cell.wrong)
+                ratios = [value for cell in right if (value := self.over(cell).value)]
+                if len(ratios) > 1 and strategy.name != self.baseline:
+                    mean = geometric_mean(ratios)
+                    row = strategy.name, device.name, len(ratios), mean, min(ratios), max(ratios)
+                    found.append(MeanRatio(*row))
+        return found
 
     def bought(self, cell: Cell) -> Ratio:
         """What a step bought: on a ladder over the row before, of an ablation what is lost without it."""
@@ -246,6 +286,7 @@ def study_json(study: Study) -> dict[str, Any]:
         ],
         "strategies": [_strategy_json(one) for one in study.strategies],
         "cells": [_cell_json(study, one) for one in study.cells],
+        "means": [asdict(one) for one in study.means()],
     }
 
 

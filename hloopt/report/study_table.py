@@ -11,7 +11,7 @@ from rich.text import Text
 from hloopt.cost_models.loop_time import MODEL as LOOP_MODEL
 from hloopt.dataclass import dataclass
 from hloopt.report.console import say, table
-from hloopt.report.study import Study, StudyDevice, launch_text, result_text, time_text
+from hloopt.report.study import Ratio, Study, StudyDevice, launch_text, result_text, time_text
 from hloopt.study.cells import Cell
 from hloopt.study.plan import ModuleRow, Strategy
 
@@ -52,6 +52,7 @@ def show_study(study: Study, console: Console) -> None:
         rows = study.rows(row.name)
         if rows:
             _show_module(study, row, rows, console)
+    _show_means(study, console)
     for line in study.problems():
         kind, colon, rest = line.partition(":")
         style = "red" if kind in ("differs", "failed") else "yellow"
@@ -118,6 +119,21 @@ def _show_module(study: Study, row: ModuleRow, rows: Sequence[Strategy], console
     first = max(map(_columns, ("strategy", *labels)))
     for group in _packed(blocks, console.width - first):
         _print(group, labels, console)
+
+
+def _show_means(study: Study, console: Console) -> None:
+    """How much faster strategies are over all modules, where there are several."""
+    means = study.means()
+    if not means:
+        return
+    console.print()
+    say(console, ("all modules", "bold"))
+    heads = ("strategy", "device", "modules", "geometric mean", "least", "most")
+    shown = table(*heads, left=2, optional=("modules",))
+    for one in means:
+        ratios = (str(Ratio(value)) for value in (one.mean, one.least, one.most))
+        shown.add_row(one.strategy, one.device, str(one.modules), *ratios)
+    console.print(shown)
 
 
 def _block(study: Study, module: str, rows: Sequence[Strategy], device: StudyDevice) -> _Block:

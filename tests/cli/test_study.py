@@ -87,6 +87,29 @@ def test_without_strategies_it_compares_the_levels(here: Path) -> None:
     assert cell(found, "O3")["same_as"] == "O2"
 
 
+def test_several_modules_have_a_mean(here: Path) -> None:
+    """The geometric one of their ratios, with the least and the most; of wrong results there is none."""
+    (here / "swap.py").write_text(WRONG_PASS)
+    (here / "n.hlo").write_text(MODULE.replace("b = f32[64] exponential(x)", "b = f32[64] tanh(x)"))
+    words = ("m.hlo", "n.hlo", "--strategy", "O0", "--strategy", "O2", "--device", "h200")
+    found = study(*words)
+    ratios = [one["over_baseline"] for one in found["cells"] if one["strategy"] == "O2"]
+    (row,) = found["means"]
+    assert row.pop("mean") == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
+    least, most = sorted(ratios)
+    assert row == {"strategy": "O2", "device": "h200", "modules": 2, "least": least, "most": most}
+    shown = invoke("study", *words, columns=80).stdout
+    assert "all modules" in shown
+    assert (
+        f"O2        h200          2           {row['least'] ** 0.5 * row['most'] ** 0.5:.2f}x"
+        in shown
+    )
+    words += ("--pass-file", "swap.py", "--strategy", "bad=swap")
+    assert [one["strategy"] for one in study(*words, code=1)["means"]] == ["O2"]
+    assert study("m.hlo", "--device", "h200")["means"] == []
+    assert "all modules" not in invoke("study", "m.hlo", "--device", "h200").stdout
+
+
 def test_results_that_differ_are_shown_and_exit_with_1(here: Path) -> None:
     """One wrong cell says what differs and stops nothing, not even its prediction."""
     (here / "swap.py").write_text(WRONG_PASS)
