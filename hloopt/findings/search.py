@@ -26,6 +26,7 @@ from hloopt.findings.finding import (
 from hloopt.findings.kind_tries import KindGroups, KindTries, SearchProgress
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
+from hloopt.findings.lowered_for_cpu import CpuLowering, lowered_for_cpu
 from hloopt.findings.measuring import RealRuns, measured_gain
 from hloopt.findings.peak import PeakUse, peak_use
 from hloopt.findings.planning import Planner, check_planned_for, is_planned
@@ -75,6 +76,7 @@ class Findings(Displayed):
     reduced   a dot that the compiler computes as a sum, if there is one
     scatters  whose time depends on how many indices are equal
     sorts     that take much of the time and are read as a whole
+    lowering  what a CPU's code in the module is, where the target is a GPU
     choices   of whole rows between two arms, one of which takes much of the time for all of them
     links     what collectives take, by kind and link
     rows      the findings, those that gain most first
@@ -96,6 +98,7 @@ class Findings(Displayed):
     reduced: ReducedDot | None
     scatters: tuple[ContendedScatter, ...]
     sorts: tuple[WholeSort, ...]
+    lowering: CpuLowering | None
     choices: tuple[RowChoice, ...]
     links: tuple[LinkedCollectives, ...]
     rows: tuple[Finding, ...]
@@ -121,6 +124,7 @@ class Findings(Displayed):
             "reduced_dot": None if self.reduced is None else self.reduced.to_json(),
             "scatters": [one.to_json() for one in self.scatters],
             "sorts": [one.to_json() for one in self.sorts],
+            "lowered_for_cpu": None if self.lowering is None else self.lowering.to_json(),
             "row_choices": [one.to_json() for one in self.choices],
             "collectives": [one.to_json() for one in self.links],
             "findings": [one.to_json() for one in self.rows],
@@ -206,6 +210,7 @@ def _searched(
         reduced_dot(subject),
         contended(subject),
         whole_sorts(subject),
+        lowered_for_cpu(subject),
         row_choices(subject),
         linked(subject),
         tuple(found.best() if real.device is None else found.measured(real.device)),
