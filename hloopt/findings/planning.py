@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any, Final
 
 from hloopt.analysis.assignment import BufferAssignment, assign_buffers
 from hloopt.analysis.backend_config import backend_kind
@@ -19,16 +20,25 @@ from hloopt.fusion.history import Histories
 from hloopt.fusion.lock_adviser import LockAdviser
 from hloopt.fusion.lock_file import Decisions, PairRow
 from hloopt.fusion.provenance import Provenance
-from hloopt.ir import Module
+from hloopt.ir import Instruction, Module
 from hloopt.ir.build import clone_module
 from hloopt.kernels.costs import KernelCost, Totals, kernel_costs, totals
+from hloopt.passes.expand.rolled_threefry import is_threefry
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite import Controls, Pipeline, Watcher
 from hloopt.rewrite.entries import aimed, with_options
 from hloopt.rewrite.naming import parse_pattern
 from hloopt.targets import Target
 
-__all__ = ["Planner", "ProgramPlan", "check_planned_for", "is_planned", "pipeline_for"]
+__all__ = [
+    "CpuLowering",
+    "Planner",
+    "ProgramPlan",
+    "check_planned_for",
+    "is_planned",
+    "lowered_for_cpu",
+    "pipeline_for",
+]
 
 _XLA = "xla-gpu-2026"
 _OTHERS = "O2"
@@ -36,6 +46,8 @@ _BUFFERS = "flatten-call-graph,schedule,copy-insertion"
 """What every device does last: an order, and the copies that it needs."""
 _GPU_KERNELS = ("__triton", "__cublas$", "__cudnn$")
 """How kinds of fusions and targets of calls begin that only a GPU runs."""
+_SHOWN: Final = 4
+"""Calls and loops of a CPU that are named."""
 
 
 def pipeline_for(target: Target, name: str) -> tuple[Pipeline, str]:
@@ -76,6 +88,40 @@ def check_planned_for(target: Target, module: Module, name: str = "") -> None:
                 f"nothing of its time on {target.name}: take the module before optimisation, or a GPU for "
                 "the target"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class CpuLowering:
+    """Calls of LAPACK, and loops of Threefry that JAX writes without a loop elsewhere; the first of each.
+
+    count  of all of them
+    """
+
+    calls: tuple[str, ...]
+    loops: tuple[str, ...]
+    count: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"calls": list(self.calls), "loops": list(self.loops), "count": self.count}
+
+
+def lowered_for_cpu(target: Target, module: Module) -> CpuLowering | None:
+    """None where the target is no GPU, or nothing in the module is a CPU's."""
+    if not target.has_threads:
+        return None
+    calls, loops = [], []
+    for one in module.instructions():
+        if _calls_lapack(one):
+            calls.append(one.name)
+        elif one.opcode == "while" and is_threefry(one):
+            loops.append(one.name)
+    count = len(calls) + len(loops)
+    return CpuLowering(tuple(calls[:_SHOWN]), tuple(loops[:_SHOWN]), count) if count else None
+
+
+def _calls_lapack(one: Instruction) -> bool:
+    return one.opcode == "custom-call" and one.custom_call_target.startswith("lapack_")
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,15 @@ from hloopt.findings.finding import (
 from hloopt.findings.kind_tries import KindGroups, KindTries, SearchProgress
 from hloopt.findings.kinds import FindingKind
 from hloopt.findings.loop_copies import loop_buffers
-from hloopt.findings.lowered_for_cpu import CpuLowering, lowered_for_cpu
 from hloopt.findings.measuring import RealRuns, measured_gain
 from hloopt.findings.peak import PeakUse, peak_use
-from hloopt.findings.planning import Planner, check_planned_for, is_planned
+from hloopt.findings.planning import (
+    CpuLowering,
+    Planner,
+    check_planned_for,
+    is_planned,
+    lowered_for_cpu,
+)
 from hloopt.findings.products import reduced_dot
 from hloopt.findings.temporaries import largest_kept
 from hloopt.findings.trials import Subject, Tried
@@ -210,7 +215,7 @@ def _searched(
         reduced_dot(subject),
         contended(subject),
         whole_sorts(subject),
-        lowered_for_cpu(subject),
+        lowered_for_cpu(planner.predictor.target, module),
         row_choices(subject),
         linked(subject),
         tuple(found.best() if real.device is None else found.measured(real.device)),

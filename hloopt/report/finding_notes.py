@@ -17,8 +17,8 @@ from hloopt.findings import (
 )
 from hloopt.findings.both_arms import RowChoice
 from hloopt.findings.full_sorts import MAY_CALL_CUB
-from hloopt.findings.lowered_for_cpu import CpuLowering
 from hloopt.findings.peak import WrittenArrays
+from hloopt.findings.planning import CpuLowering
 from hloopt.findings.whole_sorts import WholeSort
 from hloopt.numbers import amount, byte_size, seconds
 
