@@ -67,6 +67,9 @@ def cholesky_in_place(matrices: Array, *, lower: bool) -> tuple[Array, Array]:
     # Libraries differ in what they make of NaN.
     if not np.isfinite(np.diagonal(factors, 0, -2, -1)).all():
         return _columns_factored(given, lower=lower)
+    if np.iscomplexobj(factors):
+        # A conjugate turns the signs of zeros, and so do libraries: both triangles have +0.
+        factors = factors + 0 if lower else np.conj(np.conj(factors) + 0)
     named = np.tri(given.shape[-1], dtype=bool)
     whole = (
         np.where(named, factors, given) if lower else np.where(named.T, _adjoint(factors), given)

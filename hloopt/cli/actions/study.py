@@ -119,7 +119,7 @@ def _fill(study: Study, found: Sequence[Studied], maker: CellMaker) -> None:
     made: dict[str, Cell] = {}
     try:
         with (
-            progress(range(len(wanted)), lambda _: maker.doing) as each,
+            progress(range(len(wanted)), lambda at: maker.doing or called(wanted[at])) as each,
             closing(maker.all(wanted)) as making,
         ):
             for _, (one, cell) in zip(each, making, strict=True):
