@@ -107,7 +107,7 @@ class Worker:
         self._errors.close()
 
     def stop(self) -> None:
-        """Let whatever is being asked fail, and all that is asked later; may be called by another thread."""
+        """Let what is being asked fail, and all that is asked later; may be called by another thread."""
         with self._changing:
             self._is_stopped = True
             if self._child is not None:

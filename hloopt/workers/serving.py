@@ -55,14 +55,14 @@ class Channel:
         Channel.current = self
 
     def questions(self) -> Iterator[Any]:
-        """What is asked, until nobody asks."""
+        """What is asked, until those who ask are gone."""
         while line := self._lines.readline():
             if not line.endswith(b"\n"):
                 return  # those who asked are gone
             yield json.loads(line)
 
     def say(self, line: bytes) -> None:
-        """Write a line; ends this process where nobody reads it."""
+        """Write a line; ends this process where those who asked are gone."""
         content = line + b"\n"
         try:
             while content:
@@ -72,7 +72,7 @@ class Channel:
 
 
 def main() -> None:
-    """What ``worker_of`` starts: serve until nobody asks.
+    """What ``worker_of`` starts: serve until those who ask are gone.
 
     The first line is the greeting: what all tasks share, and the limits.
     """
@@ -92,7 +92,7 @@ def main() -> None:
 def serve(
     answer: Callable[[Any], Any], limits: WorkerLimits = UNLIMITED, channel: Channel | None = None
 ) -> None:
-    """TaskAnswer what is asked on standard input.
+    """Answer what is asked on standard input.
 
     What ``answer`` raises ends the process, and so do the limits: those who asked are told by its exit code or
     the signal, and by what standard error has last.
