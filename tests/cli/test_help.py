@@ -68,8 +68,9 @@ def test_an_option_has_one_meaning() -> None:
             kind = "flag" if option.is_flag else option.metavar or type(option.type).__name__
             metavars.setdefault(option.opts[-1], set()).add(kind)
     several = {word for word, kinds in metavars.items() if len(kinds) > 1}
-    # run also has participants on processes of MPI, ops lists the kernels of two devices only.
-    assert several == {"--participants", "--device", "--emit"}
+    # run also has participants on processes of MPI, ops lists the kernels of two devices only, and workers of a
+    # study may be those of a cluster.
+    assert several == {"--participants", "--device", "--emit", "--workers"}
 
 
 @pytest.mark.parametrize(("where", "option"), REPLACED)
