@@ -119,20 +119,22 @@ def _written_text(row: WrittenArrays) -> str:
 
 
 def _lowering_text(row: CpuLowering) -> str:
-    said = []
-    for names, one, several in (
-        (row.calls, "calls LAPACK", "call LAPACK"),
-        (row.loops, "is Threefry in a loop", "are Threefry in loops"),
+    said, instead = [], []
+    for names, one, several, there in (
+        (row.calls, "calls LAPACK", "call LAPACK", "calls of cuSOLVER"),
+        (row.loops, "is Threefry in a loop", "are Threefry in loops", "Threefry without a loop"),
     ):
         if names:
             listed = ", ".join(f"%{name}" for name in names)
             said.append(f"{listed} {one if len(names) == 1 else several}")
+            instead.append(there)
     left = row.count - len(row.calls) - len(row.loops)
     more = f" (and {left} more)" if left else ""
     return (
-        f"{' and '.join(said)}{more}: JAX lowered the module for a CPU. For a GPU it writes calls of cuSOLVER "
-        "and other code there, so that their prices, and those of loops beside them, say little of a run; "
-        "jax.jit(f).trace(*args).lower(lowering_platforms=('cuda',)) lowers for a GPU, which need not be there"
+        f"{' and '.join(said)}{more}: JAX lowered the module for a CPU. For a GPU it writes "
+        f"{' and '.join(instead)}, so that their prices here, and those of loops beside them, say little of a "
+        "run; jax.jit(f).trace(*args).lower(lowering_platforms=('cuda',)) lowers for a GPU, which need not be "
+        "there"
     )
 
 
