@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from math import prod
 from typing import Any, Final
 
@@ -10,12 +11,12 @@ from hloopt.analysis.cost import instruction_cost
 from hloopt.dataclass import dataclass
 from hloopt.findings.planning import is_planned
 from hloopt.findings.trials import Subject
-from hloopt.ir import Instruction, edit
+from hloopt.ir import Computation, Instruction, edit
 from hloopt.ir.build import clone_module
 from hloopt.pipelines import parse_pipeline
 from hloopt.rewrite.site import sites
 
-__all__ = ["RowChoice", "row_choices"]
+__all__ = ["RowChoice", "own_of", "row_choices"]
 
 _SHARE: Final = 0.1
 """The share of the whole time from which on an arm is worth a note."""
@@ -63,16 +64,21 @@ def row_choices(subject: Subject) -> tuple[RowChoice, ...]:
     """Those whose costlier arm takes much of the time; none in modules that are planned, or large."""
     if is_planned(subject.module) or not subject.is_small:
         return ()
+    works: dict[Computation, dict[Instruction, float]] = {}
     ranked = []
     for one in sites(subject.module, "select"):
         rows = _rows(one)
         if rows:
-            work, arm = max((_own_work(one, arm), arm) for arm in (1, 2))
-            if work >= _WORK * sum(map(_work, one.home)):
-                ranked.append((work, one, arm, rows))
+            home = one.home
+            if home not in works:
+                works[home] = {each: _work(each) for each in home}
+            work = works[home]
+            found, arm = max((sum(map(work.__getitem__, own_of(one, arm))), arm) for arm in (1, 2))
+            if found >= _WORK * sum(work.values()):
+                ranked.append((found, one, arm, rows))
     ranked.sort(key=lambda entry: -entry[0])
-    found = [_choice(subject, *entry[1:]) for entry in ranked[:_SHOWN]]
-    return tuple(one for one in found if one.seconds - one.without >= _SHARE * one.seconds)
+    choices = [_choice(subject, *entry[1:]) for entry in ranked[:_SHOWN]]
+    return tuple(one for one in choices if one.seconds - one.without >= _SHARE * one.seconds)
 
 
 def _rows(select: Instruction) -> int:
@@ -125,23 +131,25 @@ def _work(one: Instruction) -> float:
     return float(cost.flops + cost.bytes_accessed)
 
 
-def _own_work(select: Instruction, arm: int) -> float:
-    """Of all that an arm alone needs."""
+def own_of(select: Instruction, arm: int) -> Collection[Instruction]:
+    """What an arm of a select computes and nothing else reads, readers first; 512 instructions at most."""
     first = select.operands[arm]
     if select.operands.count(first) > 1:
-        return 0.0
-    seen = Counter({first: 1})
-    own: list[Instruction] = []
+        return ()
+    reads = Counter({first: 1})
+    own: dict[Instruction, None] = {}
     pending = [first]
     while pending and len(own) < _MOST:
         one = pending.pop()
-        # All readers have been met: one that reads it twice comes twice.
-        if one.is_root or one.opcode == "parameter" or seen[one] < sum(one.users.values()):
+        if one in own or one.is_root or one.opcode == "parameter":
             continue
-        own.append(one)
-        seen.update(one.operands)
+        # The last of its readers puts it on the list once more.
+        if reads[one] < sum(one.users.values()):
+            continue
+        own[one] = None
+        reads.update(one.operands)
         pending.extend(dict.fromkeys(one.operands))
-    return sum(map(_work, own))
+    return own
 
 
 def _choice(subject: Subject, select: Instruction, arm: int, rows: int) -> RowChoice:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
 import hloopt
-from hloopt.findings import Findings
+from hloopt.analysis.cost import Cost
+from hloopt.findings import Findings, both_arms
+from hloopt.findings.both_arms import own_of
+from hloopt.ir import Instruction
 from hloopt.report.findings import show_findings
+from hloopt.rewrite.site import sites
 
 STEP = """HloModule step
 ENTRY main {
@@ -97,3 +102,43 @@ def test_a_mask_of_shared_values_is_looked_at_once() -> None:
     text = STEP.replace("  mask = pred[64,512,512] broadcast(p), dimensions={0}", "\n".join(lines))
     (choice,) = found(text.replace("select(mask,", "select(m40,")).choices
     assert choice.rows == 64
+
+
+def test_work_that_is_read_elsewhere_is_no_arms_own() -> None:
+    """Also where the arm reads it along two ways, through one value."""
+    ways = """  first = f32[64,512,512] exponential(heavy)
+  other = f32[64,512,512] negate(first)
+  waves = f32[64,512,512] add(first, other)
+"""
+    text = STEP.replace("  waves = f32[64,512,512] sine(heavy)\n", ways)
+    read = text.replace("ROOT r =", "s =").replace(
+        "select(mask, waves, x)",
+        "select(mask, waves, x)\n  ROOT r = (f32[64,512,512], f32[64,512,512]) tuple(s, heavy)",
+    )
+    (alone,) = sites(hloopt.parse(text), "select")
+    (shared,) = sites(hloopt.parse(read), "select")
+    for select, names in (
+        (alone, ["waves", "other", "first", "heavy"]),
+        (shared, ["waves", "other", "first"]),
+    ):
+        assert [one.name for one in own_of(select, 1)] == names
+
+
+def test_choices_of_one_computation_share_what_its_work_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many there are, each instruction's cost is asked for once."""
+    asked: list[str] = []
+    cost = both_arms.instruction_cost
+
+    def counted(one: Instruction) -> Cost:
+        asked.append(one.name)
+        return cost(one)
+
+    monkeypatch.setattr(both_arms, "instruction_cost", counted)
+    lines = ["  step0 = f32[64,512,512] select(mask, waves, x)"]
+    lines += [f"  step{n + 1} = f32[64,512,512] select(mask, step{n}, x)" for n in range(20)]
+    text = STEP.replace("  ROOT r = f32[64,512,512] select(mask, waves, x)", "\n".join(lines))
+    module = hloopt.parse(text.replace("  step20 =", "  ROOT step20 ="))
+    assert hloopt.why(module, kinds=["one-hot-product"]).choices
+    assert max(Counter(asked).values()) == 1
