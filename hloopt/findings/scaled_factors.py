@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -120,13 +121,13 @@ def _candidate(found: _Scaled) -> FindingCandidate:
                 "the product reads them",
             ),
         ),
-        _behind,
+        partial(_behind, side=found.side),
         (factor,),
     )
 
 
-def _behind(module: Module, places: Sequence[Instruction]) -> bool:
-    found = next((one for side in (0, 1) if (one := _scaled(places[0], side))), None)
+def _behind(module: Module, places: Sequence[Instruction], side: int) -> bool:
+    found = _scaled(places[0], side)
     if found is None:
         return False
     dot = found.dot

@@ -112,6 +112,33 @@ def test_other_factors_stay(options: dict[str, str]) -> None:
     assert not candidates(module_of(**options))
 
 
+def test_each_of_two_scaled_factors_is_a_candidate_of_its_own() -> None:
+    """Its change leaves the other one alone."""
+    module = hloopt.parse("""HloModule m
+ENTRY main {
+  x = f32[64,4096] parameter(0)
+  w = f32[4096,64] parameter(1)
+  s = f32[64] parameter(2)
+  t = f32[64] parameter(3)
+  rows = f32[64,4096] broadcast(s), dimensions={0}
+  columns = f32[4096,64] broadcast(t), dimensions={1}
+  left = f32[64,4096] multiply(x, rows)
+  right = f32[4096,64] multiply(w, columns)
+  ROOT r = f32[64,64] dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+""")
+    found = candidates(module)
+    assert [one.blocking[0].name for one in found] == ["left", "right"]
+    for one, kept in zip(found, ("right", "left"), strict=True):
+        copy = clone_module(module)
+        assert one.change(copy, [copy.entry.by_name["r"]])
+        parse_pipeline("dce").run(copy)
+        large = [
+            each for each in copy.entry if each.opcode == "multiply" and each.array.elements > 4096
+        ]
+        assert [each.name for each in large] == [kept]
+
+
 def test_a_small_factor_is_worth_no_word() -> None:
     """Whatever reads it."""
     text = module_of().to_text().replace("512", "64").replace("384", "64")
