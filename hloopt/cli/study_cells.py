@@ -65,8 +65,9 @@ class _Made:
 class CellMaker:
     """Makes cells as the options of a study want it.
 
-    ``runner`` makes them in this process where there are no workers; ``keep`` gets what ``--out`` keeps.
-    ``doing`` names the cell that is made, of workers the last that was.
+    runner  makes the cells in this process, where no workers are asked for
+    keep    writes the files of ``--out``
+    doing   the cell that is being made; with workers, the last one that was finished
     """
 
     options: StudyOptions

@@ -107,7 +107,7 @@ class CpuLowering:
 
 
 def lowered_for_cpu(target: Target, module: Module) -> CpuLowering | None:
-    """None where the target is no GPU, or nothing in the module is a CPU's."""
+    """What JAX lowered for a CPU in a module for a GPU; None without any, and for other targets."""
     if not target.has_threads:
         return None
     calls, loops = [], []

@@ -1,4 +1,4 @@
-"""The notes below the paragraphs of ``hloopt why``: what is no finding, and is worth knowing of the plan."""
+"""The notes below the findings of ``hloopt why``: facts about the plan that no change goes with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hloopt.numbers import amount, byte_size, seconds
 __all__ = ["figure", "notes"]
 
 _MUCH: Final = 1 << 20
-"""Bytes of a peak from which on it is told what is alive there."""
+"""The least peak, in bytes, for which a note lists the live arrays."""
 _LINKS: Final = 6
 _GAINLESS: Final = 3
 """Changes without gain that are named, those of time that come nearest to one."""

@@ -63,8 +63,8 @@ def spread(
     try:
         by_dask = _ELSEWHERE["dask"]
     except ModuleNotFoundError as error:
-        told = f"--workers dask:// needs distributed: {install_command('scale')}"
-        raise DeviceError(told) from error
+        message = f"--workers dask:// needs distributed: {install_command('scale')}"
+        raise DeviceError(message) from error
     found: Generator[TaskAnswer, None, None] = by_dask(work, tasks, workers, say)
     return found
 
@@ -74,9 +74,9 @@ def answers(
 ) -> Generator[TaskAnswer, None, None]:
     """The answers of ``count`` workers that ``make`` makes, as they come.
 
-    A worker gets a group of tasks, one at a time, then the next; when there are no more it helps with what is
-    left of another's.  A task with which a worker dies is tried ``tries`` times, each time by a new process.
-    Whatever else is raised is raised here.  When no more answers are taken all workers are ended.
+    A worker takes the tasks of one group in turn, then those of the next; when no group is left it takes tasks
+    from the end of the longest.  A task with which a worker dies is tried ``tries`` times, each time by a new
+    process.  Other exceptions are raised here.  When no more answers are taken all workers are ended.
     """
     waiting, found = _Waiting(tasks), SimpleQueue[TaskAnswer | BaseException]()
     workers = [make() for _ in range(min(count, len(tasks)))]

@@ -114,7 +114,7 @@ class Worker:
                 _kill(self._child)
 
     def _running(self) -> tuple[subprocess.Popen[bytes], bytes]:
-        """The process, and what it has to be told before the next task."""
+        """The process, and what to send before the next task: the greeting, if the process is new."""
         with self._changing:
             if self._is_stopped:
                 raise NoAnswer("the run was stopped")
